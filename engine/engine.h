@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The engine: one thread that owns a model and serves a bounded queue of requests, one at a time,
+// greedily (the lowest id wins a tie). Callers hold a Generation; dropping it cancels.
+// Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "engine/base/token.h"
+#include "engine/model/load_model.h"
+#include "engine/stats.h"
+
+namespace penstock {
+
+struct EngineOptions {
+  ModelOptions model;
+  std::int32_t chunk_tokens = 0;  // prompt tokens per sweep; 0: what the memory plan grants
+  std::int32_t max_waiting = 16;  // requests behind the running one
+};
+
+struct GenerationRequest {
+  std::vector<Token> prompt;    // at least one id, all in [0, vocab)
+  std::int64_t max_tokens = 0;  // at least 1; clamped to the room left in the context
+  bool ignore_stop = false;     // go on past stop ids
+  std::vector<Token> stop_ids;  // besides the model's own
+  bool prompt_logits = false;   // give PromptLogits events
+  bool layer_outputs = false;   // give a LayerOutputs event
+};
+
+enum class FinishReason : std::uint8_t { stop, length };
+
+struct QueuedEvent {
+  std::int32_t ahead;  // requests before this one
+};
+struct PrefillEvent {
+  std::int64_t done_tokens;  // committed
+  std::int64_t total_tokens;
+  std::int32_t layer;  // of the running sweep
+  std::int32_t layers;
+};
+struct PromptLogitsEvent {
+  std::int64_t position;
+  std::vector<float> logits;  // [tokens][vocab] from that position on
+};
+struct LayerOutputsEvent {
+  std::vector<float> outputs;  // [layers][hidden] at the last prompt token
+};
+struct TokenEvent {
+  Token token;  // a stop id is not given
+};
+struct DoneEvent {
+  FinishReason reason;
+  GenerationStats stats;
+};
+using GenerationEvent = std::variant<QueuedEvent, PrefillEvent, PromptLogitsEvent,
+                                     LayerOutputsEvent, TokenEvent, DoneEvent>;
+
+// One request, from its caller's side. Move-only; one thread at a time. The destructor cancels.
+class Generation {
+ public:
+  Generation(Generation&&) noexcept;
+  Generation& operator=(Generation&&) noexcept;
+  ~Generation();
+
+  // The next event, or nullopt after `timeout`. After DoneEvent nothing more comes. Rethrows the
+  // Error that ended the generation.
+  std::optional<GenerationEvent> next(std::chrono::milliseconds timeout);
+
+ private:
+  friend class Engine;
+  struct Shared;
+  explicit Generation(std::shared_ptr<Shared> shared);
+  std::shared_ptr<Shared> shared_;
+};
+
+class Engine {
+ public:
+  // Loads the model; throws what load_model throws.
+  explicit Engine(const EngineOptions& options);
+  ~Engine();  // cancels what runs or waits; their next() throws Error(shutdown)
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const ModelInfo& model() const;
+
+  // Throws Error(bad_request) when the request is wrong (ids out of range, longer than the
+  // context), Error(queue_full) when max_waiting requests wait already, Error(shutdown) after the
+  // end began.
+  Generation submit(GenerationRequest request);
+
+  bool idle() const;  // nothing runs or waits
+
+ private:
+  struct Shared;
+  std::unique_ptr<Shared> shared_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one way to the drive. Reads are cut into pieces and started by priority, oldest first, at
+// most `depth` at a time, by one I/O thread that never waits for the engine. Failed pieces are
+// retried. One owner thread: submit, wait, cancel and the destructor belong to the engine thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "engine/base/stop_flag.h"
+#include "engine/io/byte_source.h"
+
+namespace penstock {
+
+enum class ReadPriority : std::uint8_t { demand, spine, look_ahead };  // most urgent first
+inline constexpr int kReadPriorities = 3;
+
+using ReadId = std::uint64_t;
+
+// One extent of a source. Its first byte lands at memory + offset % kPageBytes, whether the read is
+// direct or not; memory is page aligned and holds widened_bytes(offset, bytes).
+struct ReadOp {
+  const ByteSource* source;
+  std::uint64_t offset;
+  std::size_t bytes;
+  std::byte* memory;
+  bool direct = true;  // false: through the page cache and not widened (small, popular reads)
+};
+
+// Bytes of the whole pages that [offset, offset + bytes) touches.
+std::size_t widened_bytes(std::uint64_t offset, std::size_t bytes);
+
+struct ReadQueueOptions {
+  int depth = 4;                         // pieces in flight
+  std::size_t piece_bytes = 4UL << 20U;  // a multiple of kPageBytes
+  int retries = 2;                       // of a failed piece, before its read fails
+};
+
+class ReadBackend;
+
+class ReadQueue {
+ public:
+  explicit ReadQueue(const ReadQueueOptions& options = {});
+  ~ReadQueue();  // cancels what is left
+  ReadQueue(const ReadQueue&) = delete;
+  ReadQueue& operator=(const ReadQueue&) = delete;
+
+  // Starts reading all of `ops` (at least one) as one read. Every id is retired by one wait().
+  ReadId submit(std::span<const ReadOp> ops, ReadPriority priority);
+
+  // The read has ended, well or not: nothing of it writes to memory any more, wait() will not
+  // block.
+  bool finished(ReadId id) const;
+
+  // Blocks until the read has ended, then retires it. Throws Error(io) with the reason when it
+  // failed and was not cancelled. Throws Error(cancelled) as soon as `stop` (may be null) is set:
+  // the id stays live then.
+  void wait(ReadId id, const StopFlag* stop);
+
+  // Drops what has not started and does not block: memory belongs to the read until finished(id).
+  void cancel(ReadId id);
+
+  std::uint64_t drive_bytes() const;  // asked of the drive so far, widening and retries included
+
+ private:
+  struct Shared;
+  std::unique_ptr<Shared> shared_;
+};
+
+}  // namespace penstock

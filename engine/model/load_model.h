@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a model folder to a Model, or to the plan of what it would take. Plain functions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/base/stop_flag.h"
+#include "engine/model/model.h"
+#include "engine/weights/memory_plan.h"
+#include "engine/weights/tensor_index.h"
+
+namespace penstock {
+
+struct ModelOptions {
+  std::string dir;                 // with config.json and the shards
+  std::string isa;                 // kernel table by name; empty: the best one
+  int threads = 0;                 // 0: all cores
+  MemoryOptions memory;            // budget 0: default_memory_budget
+  SourceOpener opener;             // null: open_source
+  const StopFlag* stop = nullptr;  // ends the load with Error(cancelled)
+};
+
+// Reads and checks everything but weights, plans the memory, then loads the spine.
+// Throws Error(model), Error(memory) before anything large is allocated; Error(io).
+std::unique_ptr<Model> load_model(const ModelOptions& options);
+
+// What `penstock plan` shows.
+struct ModelPlan {
+  std::string architecture;
+  std::int32_t layers;
+  std::int32_t moe_layers;
+  std::int32_t experts;  // of a layer
+  std::int32_t top_k;
+  std::uint64_t file_bytes;
+  std::uint64_t expert_bytes;      // one expert
+  std::uint64_t all_expert_bytes;  // all of them
+  std::uint64_t embedding_bytes;   // read by row
+  MemoryPlan memory;
+};
+ModelPlan plan_model(const ModelOptions& options);
+
+}  // namespace penstock

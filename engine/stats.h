@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a generation took. Plain data.
+#pragma once
+
+#include <cstdint>
+
+namespace penstock {
+
+struct GenerationStats {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t generated_tokens = 0;
+  double prefill_s = 0;
+  double decode_s = 0;
+  std::uint64_t expert_reads = 0;
+  std::uint64_t expert_hits = 0;
+  std::uint64_t expert_bytes = 0;  // payload read from the drive
+  std::uint64_t spine_bytes = 0;   // payload read from the drive, embedding rows included
+  std::uint64_t drive_bytes = 0;   // asked of the drive, widening included
+};
+
+}  // namespace penstock
