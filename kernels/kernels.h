@@ -6,9 +6,9 @@
 //
 // Lane order. A sum over n columns is split over 16 lanes: of each block of 32 columns, lane l
 // takes column 2l, then column 2l + 1 (both by fused multiply-add, starting from +0). Columns past
-// n count as 0 * 0. The lanes are added by a fixed tree: l += l + 8, then + 4, + 2, + 1. The order
-// depends on nothing else, so y[t][r] has the same bits for any number of tokens, row range or
-// thread.
+// n, to the end of the block, count as 0 * 0. The lanes are added by a fixed tree: l += l + 8, then
+// + 4, + 2, + 1. The order depends on nothing else, so y[t][r] has the same bits for any number of
+// tokens, row range or thread. Which NaN a sum with a NaN gives is not fixed.
 #pragma once
 
 #include <stddef.h>
@@ -24,12 +24,14 @@ inline constexpr size_t kPreparedAlignment = 64;  // of the buffer that prepare(
 
 // y = W x for many tokens. prepare() is done once per activation, run() is split over rows.
 struct MatmulKernel {
-  // Bytes of the prepared form of `tokens` activations of `cols` values each.
+  // Bytes of the prepared form of `tokens` activations of `cols` values each. In fp32 tables: per
+  // token and block of 32 columns the 16 even columns, then the 16 odd ones, zeros past cols.
   size_t (*prepared_bytes)(int32_t tokens, int32_t cols);
   // Fills tokens [token_begin, token_end) of `prepared` from x [tokens][cols], row stride ldx.
   void (*prepare)(const float* x, ptrdiff_t ldx, int32_t cols, int32_t token_begin,
                   int32_t token_end, void* prepared);
-  // y[t * ldy + r - row_begin] = sum over c of W[r][c] * x[t][c], r in [row_begin, row_end).
+  // y[t * ldy + r - row_begin] = sum over c of W[r][c] * x[t][c], r in [row_begin, row_end), in
+  // lane order. int8_rows sums the integers and multiplies the sum by the scale of the row.
   void (*run)(const WeightMatrix& w, int32_t row_begin, int32_t row_end, const void* prepared,
               int32_t tokens, float* y, ptrdiff_t ldy);
 };
@@ -41,16 +43,17 @@ using MatmulTransposedKernel = void (*)(const WeightMatrix& w, int32_t row_begin
                                         ptrdiff_t ldy);
 
 // One head of Kimi Delta Attention over consecutive tokens (spec: model.md section 7, step 6).
-// Token t of q, k, v, decay, out lies `stride` floats after token t - 1; beta by `beta_stride`.
 struct KdaHead {
-  float* state;        // [key_dim][value_dim], read and written
-  const float* q;      // [tokens] x [key_dim], normalised and scaled
-  const float* k;      // [tokens] x [key_dim], normalised
-  const float* v;      // [tokens] x [value_dim]
-  const float* decay;  // [tokens] x [key_dim], exp(g)
-  const float* beta;   // [tokens]
-  float* out;          // [tokens] x [value_dim]
-  ptrdiff_t stride;
+  const float* initial;  // [key_dim][value_dim], the state before the first token; may be `state`
+  float* state;          // [key_dim][value_dim], written: the state after the last token
+  const float* q;        // [tokens] x [key_dim], normalised and scaled
+  const float* k;        // [tokens] x [key_dim], normalised
+  const float* v;        // [tokens] x [value_dim]
+  const float* decay;    // [tokens] x [key_dim], exp(g)
+  const float* beta;     // [tokens]
+  float* out;            // [tokens] x [value_dim]
+  ptrdiff_t qkv_stride;  // floats from a token to the next in q, k and v
+  ptrdiff_t row_stride;  // ... in decay and out
   ptrdiff_t beta_stride;
   int32_t tokens;
   int32_t key_dim;
@@ -69,7 +72,7 @@ struct AttentionBlock {
 
 // What attend() makes of a block; blocks are merged in ascending order by the caller.
 struct AttentionPartial {
-  float max;        // of the scaled scores
+  float max;        // of score = scale * dot(query, cache row), dot in lane order
   float sum;        // of p = exp(score - max); lane = position mod 16, then the tree
   float* weighted;  // [latent]: sum of p * cache row, positions ascending, by fma from +0
 };
@@ -81,7 +84,7 @@ struct Kernels {
 
   float (*dot)(const float* a, const float* b, size_t n);  // in lane order
 
-  // Elementwise; at most 2 ulp over all fp32 inputs. y may be x.
+  // Elementwise; at most 2 ulp over all fp32 inputs (kernels/math_steps.h). y may be x.
   void (*exp)(const float* x, float* y, size_t n);
   void (*tanh)(const float* x, float* y, size_t n);
   void (*sigmoid)(const float* x, float* y, size_t n);
@@ -91,7 +94,7 @@ struct Kernels {
   void (*sigmoid_mul)(const float* gate, const float* x, float* y, size_t n);
   // y = (gate * sigmoid(gate)) * up.
   void (*silu_mul)(const float* gate, const float* up, float* y, size_t n);
-  // y = (beta * tanh(gate / beta) * sigmoid(gate)) * (linear_beta * tanh(up / linear_beta));
+  // y = ((beta * tanh(gate / beta)) * sigmoid(gate)) * (linear_beta * tanh(up / linear_beta));
   // linear_beta 0 leaves up as it is.
   void (*situ_mul)(const float* gate, const float* up, float beta, float linear_beta, float* y,
                    size_t n);
