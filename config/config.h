@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the user sets, from four places. The first that says something wins: command line,
+// PENSTOCK_* variable, config file, default. One table in config.cpp names every setting;
+// --expert-slots on the command line is PENSTOCK_EXPERT_SLOTS in the environment and expert-slots
+// in the file. One owner thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace penstock {
+
+struct Config {
+  EngineOptions engine;
+  std::string log_level = "warn";  // as spdlog names them: trace, debug, info, warn, err, off
+};
+
+// The settings as options of one sub-command.
+class ConfigOptions {
+ public:
+  // Adds --config and every setting to `command`, which outlives this object.
+  explicit ConfigOptions(CLI::App& command);
+
+  // Once `command` was parsed: the settings of all four places. Throws Error(usage) naming the
+  // place (option, variable, or file and line) and what was expected: unknown key or bad value, a
+  // config file that cannot be read. An empty variable counts as not set.
+  Config resolve() const;
+
+ private:
+  CLI::Option* config_file_;
+  std::vector<CLI::Option*> options_;  // in the order of the table
+};
+
+// The names of all settings, as in the config file.
+std::vector<std::string_view> setting_names();
+
+// The config file read when neither --config nor PENSTOCK_CONFIG names one and it exists:
+// $XDG_CONFIG_HOME/penstock/config.toml, else ~/.config/penstock/config.toml; "" without a home.
+std::string default_config_path();
+
+}  // namespace penstock

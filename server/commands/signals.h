@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SIGINT and SIGTERM stop the work of a command; a closed pipe is an error of write_stdout.
+// Main thread.
+#pragma once
+
+#include "engine/base/stop_flag.h"
+
+namespace penstock {
+
+inline constexpr int kExitInterrupted = 130;  // as shells say it: 128 + SIGINT
+
+// The flag is set by the first signal; a second one ends the process. Call once.
+const StopFlag& stop_on_signals();
+
+}  // namespace penstock
