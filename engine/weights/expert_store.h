@@ -60,18 +60,32 @@ class ExpertStore {
   // and block.
   void check_scales(std::int32_t layer, std::int32_t expert, const std::byte* slot) const;
 
-  // The ids of the experts of a layer in file order: the string order of their decimals.
-  // rank[e] orders experts as their sums are formed (architecture section 6).
+  // rank()[e] is the place of expert e in file order, which is the string order of the decimal ids
+  // and the order in which their sums are formed (architecture section 6).
   const std::vector<std::int32_t>& rank() const { return rank_; }
 
   const ExpertShape& shape() const { return shape_; }
   const TensorIndex& index() const { return *index_; }
 
  private:
-  // Members are the implementer's choice; about 100 bytes per expert at most.
+  std::size_t tensors_per_expert() const;
+  void check_shape() const;
+  void check_tensors(const std::vector<bool>& is_moe_layer) const;
+  void place(std::span<const ExpertTensor> tensors);
+  std::size_t row_of(std::int32_t layer, std::int32_t expert) const;
+
   const TensorIndex* index_;
   ExpertShape shape_;
   std::vector<std::int32_t> rank_;
+  WeightFormat format_ = WeightFormat::mxfp4;
+  std::uint64_t expert_bytes_ = 0;
+  std::size_t slot_bytes_ = 0;
+  // One row per expert of a layer with experts, layer by layer: 76 bytes for K3.
+  std::vector<std::int32_t> first_row_;       // [layers], -1 without experts
+  std::vector<Extent> extents_;               // of all rows, one after the other
+  std::vector<std::uint32_t> extents_begin_;  // [rows + 1]
+  // Of the first byte in the slot: weights, then scales (unused without) of w1, w2, w3.
+  std::vector<std::array<std::size_t, std::size_t{kExpertParts} * 2>> positions_;  // [rows]
 };
 
 // rank[e] = position of e among the decimal strings of 0 .. experts - 1 in byte order.

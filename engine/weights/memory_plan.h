@@ -42,8 +42,8 @@ struct MemoryPlan {
   std::uint64_t expert_bytes;  // all slots
   std::int64_t expert_slots;
   std::int32_t chunk_tokens;
-  std::uint64_t floor_bytes;  // the least this model runs in: one token per sweep, top_k slots (or
-                              // the number asked for)
+  std::uint64_t floor_bytes;  // the least this model runs in: one token per sweep and top_k slots,
+                              // or the numbers asked for
   bool fits;                  // floor_bytes <= budget_bytes
 };
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -20,6 +21,8 @@ namespace penstock {
 
 enum class TensorType : std::uint8_t { f32, bf16, f16, u8, i8, i32, i64 };
 const char* tensor_type_name(TensorType type);  // as in the header: "BF16"
+// For messages: "BF16 [3072, 1792]".
+std::string describe_tensor(TensorType type, std::span<const std::int64_t> shape);
 
 struct TensorInfo {
   std::vector<std::int64_t> shape;
@@ -48,7 +51,12 @@ struct ExpertTensor {
   TensorType type;
 };
 
-// Opens the file at a path; tests put faults behind it.
+// Orders by layer, expert, part, scale after weights; equal for tensors of one name.
+std::uint64_t expert_tensor_key(const ExpertTensor& tensor);
+// For messages: the name without what stands before "layers.".
+std::string expert_tensor_name(const ExpertTensor& tensor);
+
+// Opens the file at a path; tests put faults behind it. Called from several threads at once.
 using SourceOpener = std::function<std::unique_ptr<ByteSource>(const std::string& path)>;
 
 class TensorIndex {
@@ -64,6 +72,7 @@ class TensorIndex {
 
   const ByteSource& source(std::uint32_t i) const { return *sources_[i]; }
   std::uint32_t source_count() const { return static_cast<std::uint32_t>(sources_.size()); }
+  // Ascending by expert_tensor_key, none twice.
   const std::vector<ExpertTensor>& expert_tensors() const { return expert_tensors_; }
   // For iteration by tools and tests.
   const std::unordered_map<std::string, TensorInfo>& tensors() const { return tensors_; }
