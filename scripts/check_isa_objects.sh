@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# check_isa_objects.sh BUILD_DIR: fails when an object of kernels/ defines a weak function. The
+# linker keeps one copy of those for the whole program, perhaps the one that was compiled for
+# AVX-512: then an older CPU dies of it anywhere.
+set -euo pipefail
+
+build=${1:?usage: check_isa_objects.sh BUILD_DIR}
+nm=${NM:-nm}
+objects=$(find "$build/kernels" -name '*.o' | sort)
+[ -n "$objects" ] || { echo "$build/kernels: no objects; build penstock_kernels first" >&2; exit 1; }
+
+status=0
+for object in $objects; do
+  weak=$("$nm" -C "$object" | awk '$2 == "W" || $1 == "W" || $2 == "V" || $2 == "u"')
+  if [ -n "$weak" ]; then
+    echo "$object: weak symbols:" >&2
+    echo "$weak" >&2
+    status=1
+  fi
+done
+exit "$status"
