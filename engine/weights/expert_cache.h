@@ -53,9 +53,10 @@ class ExpertCache {
   // Reads begin at once. A batch that was not finished is dropped: its reads are cancelled.
   void begin_batch(std::int32_t layer, std::span<const std::int32_t> experts);
 
-  // The next expert of the batch, read if need be. At most one lease may live at a time when there
-  // is one slot (the lease before must be gone). Throws Error(io) or Error(model) naming file,
-  // layer and expert; Error(cancelled) as soon as `stop` is set. After a throw begin a new batch.
+  // The next expert of the batch, read if need be. Fewer leases than slots may live when it is
+  // called: with one slot the lease before must be gone. Throws Error(io) or Error(model) naming
+  // file, layer and expert; Error(cancelled) as soon as `stop` is set. After a throw begin a new
+  // batch.
   ExpertLease next(const StopFlag* stop);
 
   const ExpertCacheStats& stats() const;
@@ -63,6 +64,8 @@ class ExpertCache {
 
  private:
   friend class ExpertLease;
+  void release(std::int32_t slot) noexcept;
+
   struct State;
   std::unique_ptr<State> state_;
 };
