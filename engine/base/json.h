@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// JSON from outside: parsed with caps on depth and keys, read through getters that name the field.
+// JSON from outside: parsed with a cap on depth, read through getters that name the field.
 // Plain functions, any thread.
 #pragma once
 
@@ -15,7 +15,8 @@ namespace penstock {
 inline constexpr int kMaxJsonDepth = 64;
 
 // Parses `text`. `what` (a file name, say) opens the message of every Error(model) thrown: bad
-// syntax with its position, nesting deeper than kMaxJsonDepth.
+// syntax with its position, a number no double can hold, nesting deeper than kMaxJsonDepth. Of
+// duplicate keys the last wins.
 nlohmann::json parse_json(std::string_view text, const std::string& what);
 
 // Reads the fields of one JSON object. `what` opens the messages. A field that is absent or null
