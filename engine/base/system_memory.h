@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace penstock {
@@ -15,14 +16,20 @@ struct SystemMemory {
   std::optional<std::uint64_t> cgroup_limit_bytes;  // the tightest limit above this process
 };
 
-SystemMemory system_memory();
+SystemMemory system_memory();  // throws Error(memory) when the system does not say
+
+// The tightest memory limit of the groups that `membership` (the text of /proc/self/cgroup) names
+// and of those above them, v1 or v2, as found below `mount`; nullopt without a limit.
+std::optional<std::uint64_t> cgroup_limit(std::string_view membership, const std::string& mount);
 
 // min(75 % of RAM, 75 % of the tightest cgroup limit, available - 1 GiB), at least 0.
 std::uint64_t default_memory_budget(const SystemMemory& memory);
 
 int available_cores();  // that this process may run on, at least 1
 
-// "12G", "1.5GiB", "800M", "4096" (bytes) to bytes, units of 1024; nullopt when malformed.
+// "12G", "1.5GiB", "800mb", "4096" to bytes: digits, up to six digits after a point, then nothing
+// or B (bytes) or K, M, G, T with B or iB after it, all units of 1024, in any case, without blanks.
+// nullopt when malformed or beyond 64 bits.
 std::optional<std::uint64_t> parse_byte_size(std::string_view text);
 
 }  // namespace penstock
