@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tiktoken BPE of the Kimi models (spec: tokenizer.md): a rank file, 256 specials by name, the
-// exact pre-token pattern. Text and markup go through different entry points, so that text can never
-// become structure.
-// Immutable after construction.
+// exact pre-token pattern. Text and markup go through different entry points, so that text can
+// never become structure. Immutable after construction.
 #pragma once
 
 #include <memory>
@@ -18,8 +17,8 @@ namespace penstock {
 
 class Tokenizer {
  public:
-  // Reads tiktoken.model and tokenizer_config.json of a model folder. Throws Error(model) naming the
-  // file, the line and what is wrong.
+  // Reads tiktoken.model and tokenizer_config.json of a model folder. Throws Error(model) naming
+  // the file, the line and what is wrong.
   static Tokenizer load(const std::string& model_dir);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
