@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/io/local_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#if defined(__APPLE__)
+#include <sys/mount.h>
+#include <sys/param.h>
+#else
+#include <sys/vfs.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+#include "engine/base/buffer.h"
+#include "engine/base/error.h"
+
+namespace penstock {
+namespace {
+
+// A Linux read ends at 2,147,479,552 bytes; this is a multiple of the page below it.
+constexpr std::size_t kMaxReadBytes = 1UL << 30U;
+
+std::string system_reason(int error) {
+  return std::generic_category().message(error);
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const noexcept { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// One read, -1 with errno set on failure.
+ssize_t read_once(int fd, std::uint64_t offset, std::span<std::byte> out) {
+  for (;;) {
+    const ssize_t n =
+        pread(fd, out.data(), std::min(out.size(), kMaxReadBytes), static_cast<off_t>(offset));
+    if (n >= 0 || errno != EINTR) return n;
+  }
+}
+
+// A descriptor that bypasses the page cache, -1 with errno set where the file system refuses.
+int open_direct(const std::string& path) {
+#if defined(__APPLE__)
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  if (fcntl(fd, F_NOCACHE, 1) == 0) return fd;
+  const int reason = errno;
+  close(fd);
+  errno = reason;
+  return -1;
+#else
+  return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
+#endif
+}
+
+// The type of the file system that holds the file, for a message.
+std::string file_system_of(int fd) {
+  struct statfs info {};
+  if (fstatfs(fd, &info) != 0) return "the file system";
+#if defined(__APPLE__)
+  return info.f_fstypename;
+#else
+  constexpr std::array<std::pair<std::uint32_t, const char*>, 15> kNames{{
+      {0xEF53, "ext4"},
+      {0x58465342, "xfs"},
+      {0x9123683E, "btrfs"},
+      {0xF2F52010, "f2fs"},
+      {0x2FC12FC1, "zfs"},
+      {0x01021994, "tmpfs"},
+      {0x858458F6, "ramfs"},
+      {0x794C7630, "overlay"},
+      {0x6969, "nfs"},
+      {0xFF534D42, "cifs"},
+      {0xFE534D42, "smb2"},
+      {0x65735546, "fuse"},
+      {0x01021997, "9p"},
+      {0x4D44, "vfat"},
+      {0x2011BAB0, "exfat"},
+  }};
+  const auto type = static_cast<std::uint32_t>(info.f_type);
+  for (const auto& [number, name] : kNames) {
+    if (number == type) return name;
+  }
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "file system type 0x%08x", type);
+  return text.data();
+#endif
+}
+
+// File systems accept the flag and fail the transfer, or the reverse of it: only a transfer proves.
+// Returns 0 or the errno of the refusal.
+int probe_direct(int fd, std::uint64_t file_bytes) {
+  const Buffer page(kPageBytes, "direct read probe");
+  const auto expected = static_cast<ssize_t>(std::min<std::uint64_t>(kPageBytes, file_bytes));
+  const ssize_t n = read_once(fd, 0, {page.data(), kPageBytes});
+  if (n < 0) return errno;
+  return n == expected ? 0 : EIO;
+}
+
+class LocalFile final : public ByteSource {
+ public:
+  LocalFile(const std::string& path, std::string* direct_refused);
+
+  const std::string& name() const override { return name_; }
+  std::uint64_t size() const override { return size_; }
+  void read(std::uint64_t offset, std::span<std::byte> out) const override {
+    read_file(fd_.get(), name_, {.offset = offset, .out = out, .needed = out.size()});
+  }
+  int direct_fd() const override { return direct_fd_.get(); }
+
+ private:
+  void prepare_direct(const std::string& path, std::string* direct_refused);
+
+  std::string name_;
+  std::uint64_t size_ = 0;
+  Descriptor fd_{-1};
+  Descriptor direct_fd_{-1};
+};
+
+LocalFile::LocalFile(const std::string& path, std::string* direct_refused)
+    : name_(path.substr(path.rfind('/') + 1)) {
+  const auto fail = [&](const std::string& reason) {
+    throw Error(ErrorCode::model, path + ": cannot be opened: " + reason);
+  };
+  // O_NONBLOCK: a FIFO would otherwise wait for a writer; it changes nothing for a regular file.
+  fd_ = Descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd_.get() < 0) fail(system_reason(errno));
+  struct stat info {};
+  if (fstat(fd_.get(), &info) != 0) fail(system_reason(errno));
+  if (S_ISDIR(info.st_mode)) fail("it is a directory, expected a file");
+  if (!S_ISREG(info.st_mode)) fail("it is not a regular file");
+  size_ = static_cast<std::uint64_t>(info.st_size);
+  prepare_direct(path, direct_refused);
+}
+
+void LocalFile::prepare_direct(const std::string& path, std::string* direct_refused) {
+  Descriptor direct(open_direct(path));
+  const int refusal = direct.get() < 0 ? errno : probe_direct(direct.get(), size_);
+  if (refusal == 0) {
+    direct_fd_ = std::move(direct);
+  } else if (direct_refused != nullptr) {
+    *direct_refused = name_ + ": " + file_system_of(fd_.get()) +
+                      " refuses direct reads: " + system_reason(refusal);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<ByteSource> open_local_file(const std::string& path, std::string* direct_refused) {
+  return std::make_unique<LocalFile>(path, direct_refused);
+}
+
+void read_file(int fd, const std::string& name, const FileRead& read) {
+  const auto fail = [&](const std::string& problem) {
+    throw Error(ErrorCode::io, name + ": expected " + std::to_string(read.needed) + " bytes at " +
+                                   std::to_string(read.offset) + ", " + problem);
+  };
+  std::size_t found = 0;
+  while (found < read.needed) {
+    const ssize_t n = read_once(fd, read.offset + found, read.out.subspan(found));
+    if (n < 0) fail("found: " + system_reason(errno));
+    found += static_cast<std::size_t>(n);
+    // A direct read may only go on from a page border; off it, the file has ended.
+    const bool ended = n == 0 || (read.direct && static_cast<std::size_t>(n) % kPageBytes != 0);
+    if (ended && found < read.needed) fail("found " + std::to_string(found));
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A file of this machine as a source, and the read loop below every read of one. Plain functions,
+// any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "engine/io/byte_source.h"
+
+namespace penstock {
+
+// As open_source: open_source.cpp sends every path here.
+std::unique_ptr<ByteSource> open_local_file(const std::string& path, std::string* direct_refused);
+
+// Where a read goes and what must come of it.
+struct FileRead {
+  std::uint64_t offset;
+  std::span<std::byte> out;
+  std::size_t needed;   // at least so many bytes must arrive: the file may end within `out`
+  bool direct = false;  // offset, size and memory of `out` are multiples of kPageBytes
+};
+
+// Reads until `needed` bytes have arrived. `name` opens the message of the Error(io) thrown when
+// the system refuses or the file ends before.
+void read_file(int fd, const std::string& name, const FileRead& read);
+
+}  // namespace penstock
