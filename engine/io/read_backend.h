@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How pieces reach the drive: the queue decides what is read when, a back end only carries it out.
+// One owner thread, the queue's I/O thread, but for wake().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/io/byte_source.h"
+
+namespace penstock {
+
+// One transfer. Direct: offset, bytes and memory are multiples of kPageBytes and the file may end
+// within the piece, but not within its first `needed` bytes. Else bytes == needed.
+struct ReadPiece {
+  const ByteSource* source = nullptr;
+  std::uint64_t offset = 0;
+  std::size_t bytes = 0;
+  std::size_t needed = 0;
+  std::byte* memory = nullptr;
+  bool direct = false;    // through source->direct_fd(), else through source->read()
+  int failures = 0;       // for the owner, as it was started
+  void* owner = nullptr;  // likewise
+};
+
+struct ReadCompletion {
+  ReadPiece piece;
+  std::string error;  // what went wrong, naming file, offset, expected and found; empty: all there
+};
+
+class ReadBackend {
+ public:
+  virtual ~ReadBackend() = default;  // waits for the pieces that were started
+  // Starts a transfer and does not wait. Throws nothing: a failure is a completion.
+  virtual void start(const ReadPiece& piece) noexcept = 0;
+  // Waits until a piece has completed or wake() was called since the last reap, then appends the
+  // completed pieces to `done`, which has room for all that are in flight.
+  virtual void reap(std::vector<ReadCompletion>& done) noexcept = 0;
+  virtual void wake() noexcept = 0;  // any thread
+};
+
+// `depth` reader threads; at most as many pieces may be in flight. Throws Error(memory) when the
+// system gives no more threads.
+std::unique_ptr<ReadBackend> make_pread_backend(int depth);
+
+// Carries out one piece, as the reader threads do. Returns the error, empty when all is there.
+std::string read_piece(const ReadPiece& piece) noexcept;
+
+}  // namespace penstock
