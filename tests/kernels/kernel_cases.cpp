@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/kernels/kernel_cases.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace penstock::test {
+
+std::vector<const Kernels*> all_tables() {
+  const KernelList list = supported_kernels();
+  return {list.tables, list.tables + list.count};
+}
+
+std::string table_name(const testing::TestParamInfo<const Kernels*>& info) {
+  return info.param->name;
+}
+
+const char* format_name(WeightFormat format) {
+  constexpr const char* kNames[] = {"f32", "bf16", "int8_rows", "mxfp4"};
+  return kNames[static_cast<int>(format)];
+}
+
+bool allows_cols(WeightFormat format, std::int32_t cols) {
+  return format != WeightFormat::mxfp4 || cols % kMxfp4BlockCols == 0;
+}
+
+std::uint64_t Random::bits() {
+  state_ += 0x9E3779B97F4A7C15U;
+  std::uint64_t z = state_;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+  return z ^ (z >> 31);
+}
+
+float Random::uniform(float low, float high) {
+  const float unit = static_cast<float>(bits() >> 40) * 0x1p-24F;
+  return low + (high - low) * unit;
+}
+
+GuardBuffer zero_floats(std::size_t count) {
+  return GuardBuffer(count * sizeof(float));
+}
+
+float* floats(const GuardBuffer& buffer) {
+  return buffer.as<float>().data();
+}
+
+GuardBuffer random_floats(std::size_t count, std::uint64_t seed, float low, float high) {
+  GuardBuffer buffer = zero_floats(count);
+  Random random(seed);
+  for (float& value : buffer.as<float>()) value = random.uniform(low, high);
+  return buffer;
+}
+
+namespace {
+
+void store_float(float value, unsigned char* at) {
+  std::memcpy(at, &value, sizeof value);
+}
+
+void fill_scales(WeightFormat format, std::span<unsigned char> out, Random* random) {
+  if (format == WeightFormat::int8_rows) {
+    for (std::size_t i = 0; i + sizeof(float) <= out.size(); i += sizeof(float)) {
+      store_float(random->uniform(0.001F, 0.02F), &out[i]);
+    }
+    return;
+  }
+  for (unsigned char& b : out) {
+    const std::uint64_t bits = random->bits();
+    // One block in eight has a scale whose products reach into the denormals.
+    b = static_cast<unsigned char>(bits % 8 == 0 ? bits / 8 % 3 : 112 + bits / 8 % 12);
+  }
+}
+
+void fill_data(WeightFormat format, std::span<unsigned char> out, Random* random) {
+  if (format == WeightFormat::f32) {
+    for (std::size_t i = 0; i < out.size(); i += 4) store_float(random->uniform(-1, 1), &out[i]);
+    return;
+  }
+  if (format == WeightFormat::bf16) {
+    for (std::size_t i = 0; i < out.size(); i += 2) {
+      const auto bits = std::bit_cast<std::uint32_t>(random->uniform(-1, 1));
+      const auto upper = static_cast<std::uint16_t>(bits >> 16);
+      std::memcpy(&out[i], &upper, sizeof upper);
+    }
+    return;
+  }
+  for (unsigned char& byte : out) byte = static_cast<unsigned char>(random->bits());
+}
+
+}  // namespace
+
+TestMatrix random_matrix(WeightFormat format, std::int32_t rows, std::int32_t cols,
+                         std::uint64_t seed, std::size_t slack_bytes) {
+  const auto count = static_cast<std::size_t>(rows);
+  const std::size_t data_bytes = count * row_data_bytes(format, cols);
+  const std::size_t scale_bytes = count * row_scale_bytes(format, cols);
+  TestMatrix m{GuardBuffer(data_bytes + slack_bytes), GuardBuffer(scale_bytes + slack_bytes), {}};
+  Random random(seed);
+  fill_data(format, {m.data.data(), data_bytes}, &random);
+  fill_scales(format, {m.scales.data(), scale_bytes}, &random);
+  m.view = {m.data.data(), scale_bytes == 0 ? nullptr : m.scales.data(), rows, cols, format};
+  return m;
+}
+
+double weight_value(const WeightMatrix& w, std::int32_t r, std::int32_t c) {
+  const auto row = static_cast<std::size_t>(r);
+  const auto col = static_cast<std::size_t>(c);
+  const unsigned char* data = w.data + row * row_data_bytes(w.format, w.cols);
+  if (w.format == WeightFormat::f32) {
+    float value = 0;
+    std::memcpy(&value, data + 4 * col, sizeof value);
+    return value;
+  }
+  if (w.format == WeightFormat::bf16) {
+    const unsigned bits =
+        static_cast<unsigned>(data[2 * col]) << 16 | static_cast<unsigned>(data[2 * col + 1]) << 24;
+    return std::bit_cast<float>(bits);
+  }
+  if (w.format == WeightFormat::int8_rows) return static_cast<signed char>(data[col]);
+  constexpr double kCodes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
+  const unsigned char pair = data[col / 2];
+  const double code = kCodes[col % 2 == 0 ? pair % 16 : pair / 16];
+  const unsigned char b = w.scales[row * row_scale_bytes(w.format, w.cols) + col / 32];
+  return code * std::exp2(static_cast<double>(b) - 127);
+}
+
+double row_scale_value(const WeightMatrix& w, std::int32_t r) {
+  if (w.format != WeightFormat::int8_rows) return 1.0;
+  float scale = 0;
+  std::memcpy(&scale, w.scales + sizeof scale * static_cast<std::size_t>(r), sizeof scale);
+  return scale;
+}
+
+TestMatrix dequantised(const WeightMatrix& w) {
+  const auto count = static_cast<std::size_t>(w.rows) * static_cast<std::size_t>(w.cols);
+  TestMatrix m{zero_floats(count), GuardBuffer(0), {}};
+  m.view = {m.data.data(), nullptr, w.rows, w.cols, WeightFormat::f32};
+  float* out = floats(m.data);
+  for (std::int32_t r = 0; r < w.rows; ++r) {
+    for (std::int32_t c = 0; c < w.cols; ++c) {
+      const double value = weight_value(w, r, c);
+      *out = static_cast<float>(value);
+      EXPECT_EQ(static_cast<double>(*out), value) << "not exact in fp32";
+      ++out;
+    }
+  }
+  return m;
+}
+
+std::vector<float> multiply(const Kernels& table, const WeightMatrix& w, std::int32_t row_begin,
+                            std::int32_t row_end, std::span<const float> x, std::int32_t tokens) {
+  const MatmulKernel& kernel = table.matmul[static_cast<int>(w.format)];
+  const GuardBuffer prepared(kernel.prepared_bytes(tokens, w.cols));
+  kernel.prepare(x.data(), w.cols, w.cols, 0, tokens, prepared.data());
+  const auto rows = static_cast<std::size_t>(row_end - row_begin);
+  const GuardBuffer y = zero_floats(rows * static_cast<std::size_t>(tokens));
+  kernel.run(w, row_begin, row_end, prepared.data(), tokens, floats(y), row_end - row_begin);
+  return {y.as<float>().begin(), y.as<float>().end()};
+}
+
+testing::AssertionResult same_bits(std::span<const float> got, std::span<const float> want) {
+  if (got.size() != want.size()) {
+    return testing::AssertionFailure() << got.size() << " values instead of " << want.size();
+  }
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(got[i]) && std::isnan(want[i])) continue;
+    if (std::bit_cast<std::uint32_t>(got[i]) != std::bit_cast<std::uint32_t>(want[i])) {
+      return testing::AssertionFailure()
+             << "value " << i << " is " << std::hexfloat << got[i] << " instead of " << want[i];
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+}  // namespace penstock::test
