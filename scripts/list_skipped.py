@@ -6,10 +6,10 @@ import re
 import sys
 
 TEST = re.compile(r"^\d+/\d+ Test(?:ing)?: (.+)$")
-# GoogleTest writes "FILE:LINE: Skipped", the reason, then "[  SKIPPED ]"; scripts write
-# "SKIPPED: reason".
+# GoogleTest writes "FILE:LINE: Skipped", the reason, then "[  SKIPPED ]"; Python's unittest writes
+# "test_name (class) ... skipped 'reason'".
 REASON = re.compile(r"^.+:\d+: Skipped$")
-SCRIPT = re.compile(r"^SKIPPED: (.+)$")
+UNITTEST = re.compile(r"^(test_\w+) .*\.\.\. skipped (['\"])(.+)\2$")
 
 
 def skipped(lines):
@@ -25,8 +25,8 @@ def skipped(lines):
         elif line.startswith("[  SKIPPED ] ") and collecting:
             yield name, " ".join(filter(None, reason)) or "no reason given"
             collecting = False
-        elif match := SCRIPT.match(line):
-            yield name, match[1]
+        elif match := UNITTEST.match(line):
+            yield f"{name}.{match[1]}", match[3]
         elif collecting:
             reason.append(line.strip())
 

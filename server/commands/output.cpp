@@ -32,8 +32,9 @@ std::string resolve(const std::string& path) {
 }  // namespace
 
 void write_stdout(std::string_view text) {
-  errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    // A signal found the writer waiting for whoever reads the pipe.
+    if (errno == EINTR) throw Error(ErrorCode::cancelled, "interrupted");
     throw Error(ErrorCode::io,
                 std::string("cannot write to standard output: ") + std::strerror(errno));
   }

@@ -12,7 +12,8 @@
 
 namespace penstock {
 
-// Writes and flushes. Throws Error(io) with the system's reason: a full disk, a closed pipe.
+// Writes and flushes. Throws Error(io) with the system's reason: a full disk, a closed pipe;
+// Error(cancelled) when a signal came while it waited for the reader of a pipe.
 void write_stdout(std::string_view text);
 
 // A file of float32 values, little-endian. It is written beside its place under a temporary name

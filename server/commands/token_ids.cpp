@@ -23,11 +23,11 @@ std::string_view trim(std::string_view text) {
 }
 
 std::string shown(std::string_view piece) {
-  std::string text = "\"" + std::string(piece.substr(0, kShownChars)) + "\"";
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  std::string text(1, '"');
+  for (const char c : piece.substr(0, kShownChars)) {
+    text += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
   }
-  return piece.size() > kShownChars ? text + "..." : text;
+  return text + (piece.size() > kShownChars ? "\"..." : "\"");
 }
 
 Token parse_token_id(std::string_view piece, std::size_t position) {

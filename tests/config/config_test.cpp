@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/config.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "config/config_file.h"
+#include "engine/base/error.h"
+#include "engine/weights/memory_plan.h"
+
+namespace penstock {
+namespace {
+
+// A test begins without any PENSTOCK_* variable and with an empty home.
+class ConfigTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    home_ =
+        std::filesystem::temp_directory_path() / ("penstock-config-" + std::to_string(::getpid()));
+    std::filesystem::create_directories(home_);
+    for (const std::string_view name : setting_names()) ::unsetenv(variable_of(name).c_str());
+    ::unsetenv("PENSTOCK_CONFIG");
+    ::unsetenv("XDG_CONFIG_HOME");
+    ::setenv("HOME", home_.c_str(), 1);
+  }
+  void TearDown() override { std::filesystem::remove_all(home_); }
+
+  // "expert-slots" -> "PENSTOCK_EXPERT_SLOTS"
+  static std::string variable_of(std::string_view setting) {
+    std::string name = "PENSTOCK_";
+    for (const char c : setting) name += c == '-' ? '_' : static_cast<char>(c - 'a' + 'A');
+    return name;
+  }
+
+  std::string write_file(const std::string& name, const std::string& text) const {
+    const std::filesystem::path path = home_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+    return path.string();
+  }
+
+  static Config resolve(std::vector<std::string> arguments) {
+    CLI::App app;
+    const ConfigOptions options(app);
+    std::ranges::reverse(arguments);  // as CLI11 takes a vector
+    app.parse(arguments);
+    return options.resolve();
+  }
+
+  static std::string resolve_error(const std::vector<std::string>& arguments) {
+    try {
+      resolve(arguments);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::usage);
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+      return error.what();
+    }
+    return "no error";
+  }
+
+  std::filesystem::path home_;
+};
+
+TEST_F(ConfigTest, HasDefaults) {
+  const Config config = resolve({});
+  EXPECT_EQ(config.engine.model.dir, "");
+  EXPECT_EQ(config.engine.model.isa, "");
+  EXPECT_EQ(config.engine.model.threads, 0);
+  EXPECT_EQ(config.engine.model.memory.budget_bytes, 0U);
+  EXPECT_EQ(config.engine.model.memory.context_tokens, 0);
+  EXPECT_EQ(config.engine.model.memory.chunk_tokens, 0);
+  EXPECT_EQ(config.engine.model.memory.expert_slots, 0);
+  EXPECT_EQ(config.log_level, "warn");
+}
+
+// Every pair of places: the earlier of command line, environment, file, default wins.
+TEST_F(ConfigTest, PrefersTheEarlierPlace) {
+  const std::string file = write_file("some.toml", "threads = 3\n");
+  for (int places = 0; places < 8; ++places) {
+    const bool on_line = (places & 1) != 0;
+    const bool in_environment = (places & 2) != 0;
+    const bool in_file = (places & 4) != 0;
+    std::vector<std::string> arguments;
+    if (on_line) arguments = {"--threads", "1"};
+    if (in_file) arguments.insert(arguments.end(), {"--config", file});
+    if (in_environment) {
+      ::setenv("PENSTOCK_THREADS", "2", 1);
+    } else {
+      ::unsetenv("PENSTOCK_THREADS");
+    }
+    const int expected = on_line ? 1 : in_environment ? 2 : in_file ? 3 : 0;
+    EXPECT_EQ(resolve(arguments).engine.model.threads, expected)
+        << "line " << on_line << " environment " << in_environment << " file " << in_file;
+  }
+}
+
+TEST_F(ConfigTest, FindsTheFileByTheEarlierPlace) {
+  const std::string by_option = write_file("option.toml", "threads = 1\n");
+  const std::string by_variable = write_file("variable.toml", "threads = 2\n");
+  write_file("xdg/penstock/config.toml", "threads = 3\n");
+  write_file(".config/penstock/config.toml", "threads = 4\n");
+
+  EXPECT_EQ(resolve({}).engine.model.threads, 4);
+  ::setenv("XDG_CONFIG_HOME", "relative", 1);
+  EXPECT_EQ(resolve({}).engine.model.threads, 4);
+  ::setenv("XDG_CONFIG_HOME", (home_ / "xdg").c_str(), 1);
+  EXPECT_EQ(resolve({}).engine.model.threads, 3);
+  ::setenv("PENSTOCK_CONFIG", by_variable.c_str(), 1);
+  EXPECT_EQ(resolve({}).engine.model.threads, 2);
+  EXPECT_EQ(resolve({"--config", by_option}).engine.model.threads, 1);
+}
+
+// One value per setting, given on the command line, in the environment and in the file in turn.
+TEST_F(ConfigTest, TakesEverySettingFromEveryPlace) {
+  struct Sample {
+    const char* setting;
+    const char* value;
+    bool (*arrived)(const Config& config);
+  };
+  const std::vector<Sample> samples = {
+      {"model", "/models/k3", [](const Config& c) { return c.engine.model.dir == "/models/k3"; }},
+      {"ram", "24G",
+       [](const Config& c) { return c.engine.model.memory.budget_bytes == 24ULL << 30U; }},
+      {"threads", "5", [](const Config& c) { return c.engine.model.threads == 5; }},
+      {"isa", "scalar", [](const Config& c) { return c.engine.model.isa == "scalar"; }},
+      {"context", "4096",
+       [](const Config& c) { return c.engine.model.memory.context_tokens == 4096; }},
+      {"chunk", "7", [](const Config& c) { return c.engine.model.memory.chunk_tokens == 7; }},
+      {"expert-slots", "64",
+       [](const Config& c) { return c.engine.model.memory.expert_slots == 64; }},
+      {"log-level", "info", [](const Config& c) { return c.log_level == "info"; }},
+  };
+  ASSERT_EQ(samples.size(), setting_names().size());
+  for (const Sample& sample : samples) {
+    const std::string setting = sample.setting;
+    EXPECT_FALSE(sample.arrived(resolve({}))) << setting;
+    EXPECT_TRUE(sample.arrived(resolve({"--" + setting, sample.value}))) << setting;
+    const std::string file =
+        write_file("one.toml", setting + " = \"" + std::string(sample.value) + "\"\n");
+    EXPECT_TRUE(sample.arrived(resolve({"--config", file}))) << setting;
+    ::setenv(variable_of(setting).c_str(), sample.value, 1);
+    EXPECT_TRUE(sample.arrived(resolve({}))) << setting;
+    ::unsetenv(variable_of(setting).c_str());
+  }
+}
+
+TEST_F(ConfigTest, TakesAutoAndEmptyVariablesForTheDefault) {
+  ::setenv("PENSTOCK_RAM", "", 1);
+  ::setenv("PENSTOCK_CONFIG", "", 1);
+  EXPECT_EQ(resolve({}).engine.model.memory.budget_bytes, 0U);
+  ::setenv("PENSTOCK_RAM", "12G", 1);
+  ::setenv("PENSTOCK_ISA", "scalar", 1);
+  const Config config = resolve({"--ram", "auto", "--isa", "auto"});
+  EXPECT_EQ(config.engine.model.memory.budget_bytes, 0U);
+  EXPECT_EQ(config.engine.model.isa, "");
+}
+
+TEST_F(ConfigTest, CapsAChunkAtTheLongestSweep) {
+  EXPECT_EQ(resolve({"--chunk", "1000000"}).engine.model.memory.chunk_tokens, kMaxSweepTokens);
+}
+
+TEST_F(ConfigTest, NamesThePlaceOfABadValue) {
+  EXPECT_EQ(resolve_error({"--threads", "many"}),
+            "--threads is \"many\", expected a number from 0 to 1024");
+  EXPECT_EQ(resolve_error({"--threads", "-1"}),
+            "--threads is \"-1\", expected a number from 0 to 1024");
+  EXPECT_EQ(resolve_error({"--threads", "4x"}),
+            "--threads is \"4x\", expected a number from 0 to 1024");
+  EXPECT_EQ(resolve_error({"--ram", "24Q"}),
+            "--ram is \"24Q\", expected a size such as 24G or 800M, or auto");
+  EXPECT_EQ(resolve_error({"--ram", "0"}),
+            "--ram is \"0\", expected a size such as 24G or 800M, or auto");
+  EXPECT_EQ(resolve_error({"--log-level", "loud"}),
+            "--log-level is \"loud\", expected trace, debug, info, warn, err or off");
+  ::setenv("PENSTOCK_EXPERT_SLOTS", "99999999999999999999", 1);
+  EXPECT_EQ(resolve_error({}),
+            "PENSTOCK_EXPERT_SLOTS is \"99999999999999999999\", expected a number from 0 to "
+            "2147483647");
+  // What is overridden need not be right.
+  EXPECT_EQ(resolve({"--expert-slots", "2"}).engine.model.memory.expert_slots, 2);
+}
+
+TEST_F(ConfigTest, NamesFileAndLineOfABadEntry) {
+  const std::string unknown = write_file("unknown.toml", "# x\nthread = 4\n");
+  EXPECT_EQ(resolve_error({"--config", unknown}),
+            unknown + ":2: unknown key thread; known: model, ram, threads, isa, context, chunk, " +
+                "expert-slots, log-level");
+  const std::string bad = write_file("bad.toml", "threads = -4\n");
+  EXPECT_EQ(resolve_error({"--config", bad, "--threads", "2"}),
+            bad + ":1: threads is \"-4\", expected a number from 0 to 1024");
+  const std::string missing = (home_ / "missing.toml").string();
+  EXPECT_EQ(resolve_error({"--config", missing}),
+            missing + ": cannot read the config file: No such file or directory");
+  ::setenv("PENSTOCK_CONFIG", missing.c_str(), 1);
+  EXPECT_EQ(resolve_error({}),
+            missing + ": cannot read the config file: No such file or directory");
+}
+
+TEST_F(ConfigTest, ReadsNoFileWithoutAHome) {
+  ::unsetenv("HOME");
+  EXPECT_EQ(default_config_path(), "");
+  EXPECT_EQ(resolve({}).engine.model.threads, 0);
+}
+
+// config/default.toml says every setting, and says the default.
+TEST_F(ConfigTest, DefaultFileIsTheDefault) {
+  const std::string path = PENSTOCK_SOURCE_DIR "/config/default.toml";
+  const Config config = resolve({"--config", path});
+  const Config defaults;
+  EXPECT_EQ(config.engine.model.isa, defaults.engine.model.isa);
+  EXPECT_EQ(config.engine.model.threads, defaults.engine.model.threads);
+  EXPECT_EQ(config.engine.model.memory.budget_bytes, defaults.engine.model.memory.budget_bytes);
+  EXPECT_EQ(config.engine.model.memory.context_tokens, defaults.engine.model.memory.context_tokens);
+  EXPECT_EQ(config.engine.model.memory.chunk_tokens, defaults.engine.model.memory.chunk_tokens);
+  EXPECT_EQ(config.engine.model.memory.expert_slots, defaults.engine.model.memory.expert_slots);
+  EXPECT_EQ(config.log_level, defaults.log_level);
+  std::vector<std::string> keys = {"model"};  // has no default
+  for (const ConfigEntry& entry : read_config_file(path)) keys.push_back(entry.key);
+  const std::vector<std::string_view> names = setting_names();
+  EXPECT_EQ(keys, std::vector<std::string>(names.begin(), names.end()));
+}
+
+}  // namespace
+}  // namespace penstock
