@@ -230,7 +230,7 @@ std::optional<std::uint64_t> parse_byte_size(std::string_view text) {
 
   const std::uint64_t unit = take_unit(text);
   if (unit == 0 || (unit == 1 && scale != 1)) return std::nullopt;  // no half bytes
-  if (*whole > std::numeric_limits<std::uint64_t>::max() / unit - 1) return std::nullopt;
+  if (*whole > std::numeric_limits<std::uint64_t>::max() / unit) return std::nullopt;
   return *whole * unit + fraction * unit / scale;
 }
 
