@@ -79,10 +79,4 @@ std::vector<Token> read_token_ids(const std::string& ids) {
   return parse_token_ids(ids == "-" ? read_stdin() : ids);
 }
 
-std::string join_token_ids(const std::vector<Token>& ids) {
-  std::string text;
-  for (const Token id : ids) text += (text.empty() ? "" : ",") + std::to_string(id);
-  return text;
-}
-
 }  // namespace penstock

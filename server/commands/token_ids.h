@@ -19,6 +19,4 @@ std::vector<Token> parse_token_ids(std::string_view text);
 // some hundred thousand characters only). Throws as above; Error(usage) when `ids` is empty.
 std::vector<Token> read_token_ids(const std::string& ids);
 
-std::string join_token_ids(const std::vector<Token>& ids);  // "1,2,3"
-
 }  // namespace penstock
