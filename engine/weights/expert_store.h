@@ -53,8 +53,10 @@ class ExpertStore {
   // each at the next page boundary plus its offset % kPageBytes (as ReadQueue places them).
   ExpertView view(std::int32_t layer, std::int32_t expert, const std::byte* slot) const;
 
-  std::uint64_t expert_bytes() const;  // payload of one expert, the same for all
-  std::size_t slot_bytes() const;      // memory that any expert fits in once its reads are widened
+  // Payload of one expert, the same for all.
+  std::uint64_t expert_bytes() const { return expert_bytes_; }
+  // Memory that any expert fits in once its reads are widened: whole pages.
+  std::size_t slot_bytes() const { return slot_bytes_; }
 
   // Throws Error(model) when a scale byte of the expert in `slot` is 255, naming file, tensor, row
   // and block.

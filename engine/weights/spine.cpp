@@ -164,6 +164,9 @@ class ReadsInFlight {
 
   void add(ReadId id) { ids_.push_back(id); }
   void wait_until_at_most(std::size_t count) {
+    if (stop_ != nullptr && stop_->stop_requested()) {
+      throw Error(ErrorCode::cancelled, "stopped while reading the spine");
+    }
     while (ids_.size() > count) {
       const ReadId id = ids_.front();
       ids_.pop_front();

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/weights/expert_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/base/buffer.h"
+#include "engine/base/error.h"
+#include "tests/support/checkpoint_builder.h"
+#include "tests/support/faulty_source.h"
+#include "tests/support/temp_dir.h"
+
+namespace penstock {
+namespace {
+
+// A checkpoint of experts behind sources that fail on demand.
+struct World {
+  explicit World(const ExpertFixture& the_fixture = {}, bool split = false,
+                 const std::function<void(std::vector<BuiltShard>&)>& change = {})
+      : fixture(the_fixture) {
+    std::vector<BuiltShard> shards = expert_checkpoint(fixture);
+    if (split) split_expert(shards, 1, 7);
+    spread_residues(shards);
+    if (change) change(shards);
+    write_checkpoint(dir.path(), shards);
+    std::mutex mutex;
+    index =
+        std::make_unique<TensorIndex>(TensorIndex::open(dir.path(), [&](const std::string& path) {
+          auto source = std::make_unique<FaultySource>(open_source(path));
+          const std::lock_guard lock(mutex);
+          sources[source->name()] = source.get();
+          return source;
+        }));
+    std::vector<bool> is_moe(static_cast<std::size_t>(fixture.layers), true);
+    is_moe[0] = false;
+    store = std::make_unique<ExpertStore>(
+        *index, ExpertShape{fixture.layers, fixture.experts, fixture.input, fixture.intermediate},
+        is_moe);
+  }
+
+  // The shard of a layer, unless an expert was split.
+  FaultySource& source(std::int32_t layer) const {
+    return *sources.at("model-" + std::to_string(layer + 1) + ".safetensors");
+  }
+
+  void expect_expert(const ExpertView& view, std::int32_t layer, std::int32_t expert) const {
+    const std::vector<BuiltTensor> tensors = expert_tensors("model.", layer, expert, fixture.input,
+                                                            fixture.intermediate, fixture.format);
+    const bool packed = fixture.format == WeightFormat::mxfp4;
+    const WeightMatrix* matrices[] = {&view.w1, &view.w2, &view.w3};
+    for (std::size_t part = 0; part < 3; ++part) {
+      const std::string& data = tensors[packed ? part * 2 : part].bytes;
+      EXPECT_EQ(std::memcmp(matrices[part]->data, data.data(), data.size()), 0)
+          << "layer " << layer << " expert " << expert << " part " << part;
+      if (!packed) continue;
+      const std::string& scales = tensors[part * 2 + 1].bytes;
+      EXPECT_EQ(std::memcmp(matrices[part]->scales, scales.data(), scales.size()), 0);
+    }
+  }
+
+  // Takes all of a batch, each lease before the next.
+  void expect_batch(ExpertCache& cache, std::int32_t layer,
+                    const std::vector<std::int32_t>& experts) const {
+    cache.begin_batch(layer, experts);
+    for (const std::int32_t expert : experts) {
+      const ExpertLease lease = cache.next(nullptr);
+      expect_expert(lease.view(), layer, expert);
+    }
+  }
+
+  ExpertFixture fixture;
+  TempDir dir;
+  std::map<std::string, FaultySource*> sources;
+  std::unique_ptr<TensorIndex> index;
+  std::unique_ptr<ExpertStore> store;
+};
+
+std::vector<std::int32_t> all_in_file_order(const ExpertStore& store) {
+  std::vector<std::int32_t> experts(static_cast<std::size_t>(store.shape().experts));
+  std::iota(experts.begin(), experts.end(), 0);
+  std::sort(experts.begin(), experts.end(), [&](std::int32_t a, std::int32_t b) {
+    return store.rank()[static_cast<std::size_t>(a)] < store.rank()[static_cast<std::size_t>(b)];
+  });
+  return experts;
+}
+
+TEST(ExpertCache, GivesEveryExpertWithAnyNumberOfSlots) {
+  for (const WeightFormat format : {WeightFormat::mxfp4, WeightFormat::bf16, WeightFormat::f32}) {
+    const World world({.format = format}, true);
+    const std::vector<std::int32_t> experts = all_in_file_order(*world.store);
+    for (const std::int32_t slots : {1, 2, 3, 7, 24, 100}) {
+      ReadQueue queue;
+      ExpertCache cache(*world.store, queue, slots);
+      EXPECT_EQ(cache.slots(), slots);
+      for (int round = 0; round < 2; ++round) {
+        world.expect_batch(cache, 1, experts);
+        world.expect_batch(cache, 2, experts);
+      }
+      EXPECT_EQ(cache.stats().reads + cache.stats().hits, 48U);
+      if (slots >= 24) {
+        EXPECT_EQ(cache.stats().reads, 24U);
+      }
+    }
+  }
+}
+
+// What the cache promises, in its plainest form: the least recently used expert that is neither
+// leased nor wanted by the batch goes first, then the wanted one that is needed last.
+class SimulatedCache {
+ public:
+  SimulatedCache(std::size_t slots, bool holds_previous)
+      : slots_(slots), holds_previous_(holds_previous) {}
+
+  void run(std::int32_t layer, const std::vector<std::int32_t>& experts) {
+    for (std::size_t i = 0; i < experts.size(); ++i) {
+      const Key key{layer, experts[i]};
+      const auto found = std::find(used_.begin(), used_.end(), key);
+      if (found != used_.end()) {
+        ++hits;
+        used_.erase(found);
+      } else {
+        ++reads;
+        if (used_.size() == slots_) evict(layer, experts, i);
+      }
+      used_.push_back(key);
+    }
+  }
+
+  std::uint64_t reads = 0;
+  std::uint64_t hits = 0;
+
+ private:
+  using Key = std::pair<std::int32_t, std::int32_t>;
+
+  void evict(std::int32_t layer, const std::vector<std::int32_t>& experts, std::size_t i) {
+    const auto place_in_batch = [&](const Key& key) {
+      if (key.first != layer) return experts.end();
+      return std::find(experts.begin() + static_cast<std::ptrdiff_t>(i), experts.end(), key.second);
+    };
+    auto victim = used_.end();
+    for (auto it = used_.begin(); it != used_.end(); ++it) {
+      if (holds_previous_ && i > 0 && *it == Key{layer, experts[i - 1]}) continue;
+      const auto place = place_in_batch(*it);
+      if (place == experts.end()) {
+        victim = it;
+        break;
+      }
+      if (victim == used_.end() || place > place_in_batch(*victim)) victim = it;
+    }
+    used_.erase(victim);
+  }
+
+  std::size_t slots_;
+  bool holds_previous_;    // the lease before is given back only after the next is taken
+  std::vector<Key> used_;  // least recently first
+};
+
+TEST(ExpertCache, CountsExactlyAsASimulatedCacheDoes) {
+  const World world({.layers = 4});
+  std::mt19937 random(7);
+  for (const std::int32_t slots : {1, 2, 3, 4, 5, 8, 13, 20, 36, 50}) {
+    for (const bool holds_previous : {false, true}) {
+      if (holds_previous && slots == 1) continue;
+      ReadQueue queue;
+      ExpertCache cache(*world.store, queue, slots);
+      SimulatedCache simulated(static_cast<std::size_t>(slots), holds_previous);
+      for (int round = 0; round < 60; ++round) {
+        const std::int32_t layer = 1 + round % 3;
+        std::vector<std::int32_t> experts = all_in_file_order(*world.store);
+        std::shuffle(experts.begin(), experts.end(), random);
+        experts.resize(1 + random() % experts.size());
+        cache.begin_batch(layer, experts);
+        std::optional<ExpertLease> lease;
+        for (const std::int32_t expert : experts) {
+          if (!holds_previous) lease.reset();
+          ExpertLease next = cache.next(nullptr);
+          lease.emplace(std::move(next));
+          world.expect_expert(lease->view(), layer, expert);
+        }
+        lease.reset();
+        simulated.run(layer, experts);
+        ASSERT_EQ(cache.stats().reads, simulated.reads) << slots << " slots, round " << round;
+        ASSERT_EQ(cache.stats().hits, simulated.hits) << slots << " slots, round " << round;
+        ASSERT_EQ(cache.stats().bytes, simulated.reads * world.store->expert_bytes());
+      }
+    }
+  }
+}
+
+TEST(ExpertCache, ReadsAtMostAPageMorePerRead) {
+  // As in both models, the bytes of an expert are a multiple of the page.
+  const ExpertFixture fixture{.input = 256, .intermediate = 512};
+  std::vector<BuiltShard> shards = expert_checkpoint(fixture);
+  spread_residues(shards);
+  const TempDir dir;
+  write_checkpoint(dir.path(), shards);
+  const TensorIndex index =
+      TensorIndex::open(dir.path(), [](const std::string& path) { return open_source(path); });
+  const ExpertStore store(index, {3, 12, 256, 512}, {false, true, true});
+  ASSERT_EQ(store.expert_bytes() % kPageBytes, 0U);
+  ReadQueue queue;
+  ExpertCache cache(store, queue, 5);
+  for (const std::int32_t layer : {1, 2, 1}) {
+    cache.begin_batch(layer, all_in_file_order(store));
+    for (int i = 0; i < 12; ++i) cache.next(nullptr);
+  }
+  const ExpertCacheStats& stats = cache.stats();
+  EXPECT_EQ(stats.reads, 36U);
+  EXPECT_GE(queue.drive_bytes(), stats.bytes);
+  EXPECT_LE(queue.drive_bytes(), stats.bytes + stats.reads * kPageBytes);
+}
+
+TEST(ExpertCache, KeepsLeasedSlotsWhenFull) {
+  const World world;
+  ReadQueue queue;
+  ExpertCache cache(*world.store, queue, 2);
+  cache.begin_batch(1, std::vector<std::int32_t>{5});
+  const ExpertLease kept = cache.next(nullptr);
+  for (int round = 0; round < 3; ++round) {
+    world.expect_batch(cache, 2, all_in_file_order(*world.store));
+    world.expect_batch(cache, 1, {4, 5, 6});  // leased twice in between
+  }
+  world.expect_expert(kept.view(), 1, 5);
+}
+
+TEST(ExpertCache, MovesLeases) {
+  const World world;
+  ReadQueue queue;
+  ExpertCache cache(*world.store, queue, 2);
+  cache.begin_batch(1, std::vector<std::int32_t>{0, 1, 2, 3});
+  ExpertLease a = cache.next(nullptr);
+  ExpertLease b = std::move(a);
+  a = cache.next(nullptr);
+  world.expect_expert(b.view(), 1, 0);
+  world.expect_expert(a.view(), 1, 1);
+  b = std::move(a);  // gives back expert 0
+  const ExpertLease c = cache.next(nullptr);
+  world.expect_expert(b.view(), 1, 1);
+  world.expect_expert(c.view(), 1, 2);
+}
+
+TEST(ExpertCache, RefusesWhenEverySlotIsLeased) {
+  const World world;
+  ReadQueue queue;
+  ExpertCache cache(*world.store, queue, 1);
+  cache.begin_batch(1, std::vector<std::int32_t>{0, 1});
+  {
+    const ExpertLease lease = cache.next(nullptr);
+    EXPECT_THROW(cache.next(nullptr), Error);
+  }
+  world.expect_expert(cache.next(nullptr).view(), 1, 1);
+}
+
+TEST(ExpertCache, ReadsAheadInTheOrderOfTheBatch) {
+  const World world;
+  ReadQueue queue({.depth = 3});
+  ExpertCache cache(*world.store, queue, 3);
+  FaultySource& source = world.source(1);
+  const std::size_t before = source.offsets().size();
+  source.hang();
+  cache.begin_batch(1, std::vector<std::int32_t>{9, 2, 5, 7});
+  source.wait_for_hanging(3);
+  std::vector<std::uint64_t> offsets = source.offsets();
+  offsets.erase(offsets.begin(), offsets.begin() + static_cast<std::ptrdiff_t>(before));
+  std::sort(offsets.begin(), offsets.end());
+  std::vector<std::uint64_t> expected;
+  for (const std::int32_t expert : {2, 5, 9}) {
+    expected.push_back(world.store->extents(1, expert)[0].offset);
+  }
+  EXPECT_EQ(offsets, expected);
+  source.release();
+  for (const std::int32_t expert : {9, 2, 5, 7}) {
+    world.expect_expert(cache.next(nullptr).view(), 1, expert);
+  }
+}
+
+TEST(ExpertCache, StartsTheNextReadWhenALeaseIsGivenBack) {
+  const World world;
+  ReadQueue queue;
+  ExpertCache cache(*world.store, queue, 2);
+  cache.begin_batch(1, std::vector<std::int32_t>{0, 1, 2});
+  std::optional<ExpertLease> a = cache.next(nullptr);
+  const ExpertLease b = cache.next(nullptr);
+  world.source(1).hang();
+  a.reset();
+  world.source(1).wait_for_hanging(1);  // without a call of next()
+  world.source(1).release();
+  world.expect_expert(b.view(), 1, 1);
+  world.expect_expert(cache.next(nullptr).view(), 1, 2);
+}
+
+TEST(ExpertCache, ServesTheNextBatchAfterOneThatWasDropped) {
+  const World world;
+  ReadQueue queue;
+  ExpertCache cache(*world.store, queue, 4);
+  for (int round = 0; round < 20; ++round) {
+    cache.begin_batch(1, all_in_file_order(*world.store));
+    if (round % 2 == 1) world.expect_expert(cache.next(nullptr).view(), 1, 0);
+    world.expect_batch(cache, 2, {3, 1, 4, 11, 5});
+  }
+  EXPECT_EQ(cache.stats().bytes, cache.stats().reads * world.store->expert_bytes());
+}
+
+// Runs a batch of layer 1 until it throws.
+Error error_of_batch(ExpertCache& cache, const ExpertStore& store) {
+  cache.begin_batch(1, all_in_file_order(store));
+  for (std::int32_t i = 0; i < store.shape().experts; ++i) {
+    try {
+      cache.next(nullptr);
+    } catch (const Error& error) {
+      return error;
+    }
+  }
+  return {ErrorCode::usage, "no error"};
+}
+
+TEST(ExpertCache, ReportsAFailedReadOnceAndGoesOn) {
+  const World world;
+  FaultySource& source = world.source(1);
+  const Extent expert_3 = world.store->extents(1, 3)[0];
+  const auto fail_expert_3 = [&](Fault fault) {
+    source.inject(
+        {.fault = fault, .begin = expert_3.offset, .end = expert_3.offset + expert_3.bytes});
+  };
+  for (const std::int32_t slots : {1, 2, 5, 24}) {
+    for (const Fault fault : {Fault::eio, Fault::short_read}) {
+      ReadQueue queue;
+      ExpertCache cache(*world.store, queue, slots);
+      fail_expert_3(fault);
+      const Error error = error_of_batch(cache, *world.store);
+      EXPECT_EQ(error.code(), ErrorCode::io);
+      const std::string message = error.what();
+      EXPECT_EQ(message.rfind("layer 1 expert 3: ", 0), 0U) << message;
+      EXPECT_NE(message.find("model-2.safetensors"), std::string::npos) << message;
+      world.expect_batch(cache, 2, all_in_file_order(*world.store));
+      source.clear_faults();
+      world.expect_batch(cache, 1, all_in_file_order(*world.store));
+    }
+  }
+}
+
+TEST(ExpertCache, RetriesAReadThatFailsOnce) {
+  const World world;
+  ReadQueue queue;
+  ExpertCache cache(*world.store, queue, 3);
+  world.source(1).inject({.fault = Fault::eio, .times = 2});
+  world.expect_batch(cache, 1, all_in_file_order(*world.store));
+  EXPECT_EQ(cache.stats().reads, 12U);
+}
+
+TEST(ExpertCache, SurvivesAFileThatVanishes) {
+  const World world;
+  ReadQueue queue;
+  ExpertCache cache(*world.store, queue, 3);
+  world.source(1).vanish();
+  EXPECT_EQ(error_of_batch(cache, *world.store).code(), ErrorCode::io);
+  EXPECT_EQ(error_of_batch(cache, *world.store).code(), ErrorCode::io);
+  world.expect_batch(cache, 2, all_in_file_order(*world.store));
+  world.source(1).clear_faults();
+  world.expect_batch(cache, 1, all_in_file_order(*world.store));
+}
+
+TEST(ExpertCache, WaitsForASlowDrive) {
+  const World world;
+  ReadQueue queue;
+  ExpertCache cache(*world.store, queue, 2);
+  world.source(1).set_delay(std::chrono::milliseconds(2));
+  world.expect_batch(cache, 1, all_in_file_order(*world.store));
+  EXPECT_EQ(cache.stats().reads, 12U);
+}
+
+TEST(ExpertCache, RefusesTheScaleByte255) {
+  const World world({}, false, [](std::vector<BuiltShard>& shards) {
+    for (BuiltTensor& tensor : shards[1].tensors) {
+      if (tensor.name == "model.layers.1.block_sparse_moe.experts.3.w3.weight_scale") {
+        tensor.bytes[2 * 4 + 1] = '\xFF';
+      }
+    }
+  });
+  for (const std::int32_t slots : {1, 4}) {
+    ReadQueue queue;
+    ExpertCache cache(*world.store, queue, slots);
+    for (int round = 0; round < 2; ++round) {
+      const Error error = error_of_batch(cache, *world.store);
+      EXPECT_EQ(error.code(), ErrorCode::model);
+      EXPECT_STREQ(error.what(),
+                   "layer 1 expert 3: model-2.safetensors: tensor layers.1.block_sparse_moe."
+                   "experts.3.w3.weight_scale has scale byte 255 in row 4, block 1, expected at "
+                   "most 254");
+      world.expect_batch(cache, 1, {2, 4});
+    }
+  }
+}
+
+// Begins a batch whose reads hang, and stops it.
+void stop_hanging_batch(const World& world, ExpertCache& cache, std::int32_t hanging) {
+  StopFlag stop;
+  cache.begin_batch(1, all_in_file_order(*world.store));
+  std::thread stopper([&] {
+    world.source(1).wait_for_hanging(hanging);
+    stop.request_stop();
+  });
+  try {
+    cache.next(&stop);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::cancelled);
+  }
+  stopper.join();
+}
+
+TEST(ExpertCache, StopsWhileReadsHangAndUsesOtherSlots) {
+  const World world;
+  ReadQueue queue({.depth = 4});
+  ExpertCache cache(*world.store, queue, 3);
+  world.expect_batch(cache, 2, {0, 1, 2});
+  world.source(1).hang();
+  cache.begin_batch(1, std::vector<std::int32_t>{0});
+  StopFlag stopped;
+  stopped.request_stop();
+  EXPECT_THROW(cache.next(&stopped), Error);
+  world.expect_batch(cache, 2, {1, 2, 0, 3, 4});  // the read of the first slot still hangs
+  world.source(1).release();
+  world.expect_batch(cache, 1, all_in_file_order(*world.store));
+  world.expect_batch(cache, 2, all_in_file_order(*world.store));
+}
+
+TEST(ExpertCache, WaitsForHangingReadsOnlyUntilItIsStopped) {
+  const World world;
+  for (const std::int32_t slots : {1, 3}) {
+    ReadQueue queue({.depth = 4});
+    ExpertCache cache(*world.store, queue, slots);
+    world.source(1).hang();
+    stop_hanging_batch(world, cache, slots);
+    // Every slot is draining now.
+    StopFlag stop;
+    cache.begin_batch(2, std::vector<std::int32_t>{5});
+    std::thread stopper([&] { stop.request_stop(); });
+    EXPECT_THROW(cache.next(&stop), Error);
+    stopper.join();
+    cache.begin_batch(2, std::vector<std::int32_t>{5, 6, 7, 8});
+    std::thread releaser([&] { world.source(1).release(); });
+    for (const std::int32_t expert : {5, 6, 7, 8}) {
+      world.expect_expert(cache.next(nullptr).view(), 2, expert);
+    }
+    releaser.join();
+    world.expect_batch(cache, 1, all_in_file_order(*world.store));
+  }
+}
+
+TEST(ExpertCache, EndsWithReadsInFlight) {
+  const World world;
+  for (int round = 0; round < 50; ++round) {
+    ReadQueue queue({.depth = 2});
+    ExpertCache cache(*world.store, queue, 6);
+    cache.begin_batch(1, all_in_file_order(*world.store));
+    if (round % 2 == 1) cache.next(nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace penstock
