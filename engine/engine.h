@@ -20,8 +20,7 @@
 namespace penstock {
 
 struct EngineOptions {
-  ModelOptions model;
-  std::int32_t chunk_tokens = 0;  // prompt tokens per sweep; 0: what the memory plan grants
+  ModelOptions model;             // model.memory.chunk_tokens: prompt tokens per sweep
   std::int32_t max_waiting = 16;  // requests behind the running one
 };
 
@@ -53,7 +52,7 @@ struct LayerOutputsEvent {
   std::vector<float> outputs;  // [layers][hidden] at the last prompt token
 };
 struct TokenEvent {
-  Token token;  // a stop id is not given
+  Token token;  // a stop id is given too, as the last one
 };
 struct DoneEvent {
   FinishReason reason;
@@ -61,6 +60,8 @@ struct DoneEvent {
 };
 using GenerationEvent = std::variant<QueuedEvent, PrefillEvent, PromptLogitsEvent,
                                      LayerOutputsEvent, TokenEvent, DoneEvent>;
+
+struct GenerationChannel;  // the queue with two ends between engine and caller
 
 // One request, from its caller's side. Move-only; one thread at a time. The destructor cancels.
 class Generation {
@@ -75,9 +76,8 @@ class Generation {
 
  private:
   friend class Engine;
-  struct Shared;
-  explicit Generation(std::shared_ptr<Shared> shared);
-  std::shared_ptr<Shared> shared_;
+  explicit Generation(std::shared_ptr<GenerationChannel> channel);
+  std::shared_ptr<GenerationChannel> channel_;
 };
 
 class Engine {

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The forward pass (spec: model.md sections 4 to 6).
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/model/attn_res.h"
+#include "engine/model/kda.h"
+#include "engine/model/kimi.h"
+#include "engine/model/mla.h"
+#include "engine/model/moe.h"
+
+namespace penstock {
+namespace {
+
+std::size_t size(std::int32_t n) {
+  return static_cast<std::size_t>(n);
+}
+
+// Consecutive rows of the sweep.
+struct Tile {
+  std::int32_t begin;
+  std::int32_t tokens;
+};
+
+class KimiSweep final : public Sweep {
+ public:
+  KimiSweep(KimiParts& parts, std::vector<Slice> slices, const SweepOptions& options);
+
+  bool step() override;
+  std::int32_t steps_done() const override { return steps_done_; }
+  std::int32_t steps_total() const override { return config_.layers + 1; }
+  void commit() override;
+  std::span<const float> logits(std::size_t slice) const override;
+  std::span<const float> layer_outputs(std::size_t slice) const override;
+  std::vector<std::shared_ptr<const KeptState>> take_kept(std::size_t slice) override;
+
+ private:
+  // One slice, its rows in the sweep, and what it produces.
+  struct Part {
+    Slice slice;
+    KimiSequence* sequence;
+    std::int32_t first_row;
+    std::int32_t tokens;
+    std::vector<std::shared_ptr<KimiKept>> kept;
+    std::vector<float> logits;         // [tokens - logits_from][vocab]
+    std::vector<float> layer_outputs;  // [layers][hidden]
+  };
+
+  template <typename Body>
+  void for_each_tile(const Body& body) const {
+    for (std::int32_t begin = 0; begin < tokens_; begin += kTileTokens) {
+      body(Tile{begin, std::min(kTileTokens, tokens_ - begin)});
+    }
+  }
+
+  void embed(const Tile& tile);
+  void run_layer(std::int32_t layer);
+  void attention(std::int32_t layer, const LayerMatrices& w);
+  void attention_tile(std::int32_t layer, const LayerMatrices& w, const Tile& tile, float* out);
+  void kda_tile(std::int32_t layer, const LayerMatrices& w, const Tile& tile, Rows* x, float* out);
+  void mla_tile(std::int32_t layer, const LayerMatrices& w, const Tile& tile, Rows* x, float* out);
+  void advance_part(std::int32_t layer, const Part& part, const Tile& tile, const KdaTile& arrays);
+  void feed_forward(std::int32_t layer, const LayerMatrices& w);
+  void mixture(std::int32_t layer, const LayerMatrices& w);
+  void shared_experts(const FfnMatrices& w, Rows* x, float* out);
+  void finish_mixture(std::int32_t layer, const LayerMatrices& w, const Tile& tile);
+  void mix(const std::vector<float>& res_weight, const Tile& tile, float* out) const;
+  void output_head();
+  void head_rows(Part* part, std::int32_t begin, std::int32_t tokens, const LayerLease& lease);
+
+  // The rows of the sweep that are in both; begin >= end when there are none.
+  static std::pair<std::int32_t, std::int32_t> overlap(const Part& part, const Tile& tile) {
+    return {std::max(part.first_row, tile.begin),
+            std::min(part.first_row + part.tokens, tile.begin + tile.tokens)};
+  }
+  float* row(float* array, std::int32_t t) const {
+    return array + std::ptrdiff_t{t} * config_.hidden;
+  }
+  std::size_t attention_index(std::int32_t layer) const;  // among the layers of its kind
+
+  KimiParts& parts_;
+  const ModelConfig& config_;
+  Ops ops_;
+  Scratch::Frame frame_;  // of the arrays below
+  std::vector<Part> sweep_parts_;
+  bool want_layer_outputs_;
+  std::int32_t tokens_ = 0;
+  std::int32_t steps_done_ = 0;
+  Residuals residuals_{};
+  std::vector<float*> spare_rows_;  // [tokens][hidden] each, for prefixes to come
+  float* ffn_input_ = nullptr;      // [tokens][hidden]: normed; later the shared experts' output
+  float* routed_input_ = nullptr;   // [tokens][expert_input]
+  float* routed_output_ = nullptr;  // [tokens][expert_input]
+  Routing routing_;
+};
+
+KimiSweep::KimiSweep(KimiParts& parts, std::vector<Slice> slices, const SweepOptions& options)
+    : parts_(parts),
+      config_(parts.files.config),
+      ops_{parts.kernels, parts.pool, parts.scratch, options.stop},
+      frame_(parts.scratch),
+      want_layer_outputs_(options.layer_outputs) {
+  for (Slice& slice : slices) {
+    Part part{};
+    part.sequence = &dynamic_cast<KimiSequence&>(*slice.sequence);
+    part.first_row = tokens_;
+    part.tokens = static_cast<std::int32_t>(slice.tokens.size());
+    tokens_ += part.tokens;
+    part.sequence->latents().reserve(part.sequence->length() + part.tokens);
+    for (const std::int64_t length : slice.keep_at) {
+      part.kept.push_back(std::make_shared<KimiKept>(parts.state_shape, length));
+    }
+    part.slice = std::move(slice);
+    sweep_parts_.push_back(std::move(part));
+  }
+  const std::size_t rows = size(tokens_);
+  for (std::int32_t i = 0; i < config_.attn_res_blocks() + 1; ++i) {
+    spare_rows_.push_back(parts.scratch.floats(rows * size(config_.hidden)));
+  }
+  residuals_.hidden = config_.hidden;
+  residuals_.prefix = spare_rows_.back();
+  spare_rows_.pop_back();
+  ffn_input_ = parts.scratch.floats(rows * size(config_.hidden));
+  routed_input_ = parts.scratch.floats(rows * size(config_.expert_input()));
+  routed_output_ = parts.scratch.floats(rows * size(config_.expert_input()));
+  routing_.experts.resize(rows * size(config_.moe.top_k));
+  routing_.weights.resize(rows * size(config_.moe.top_k));
+}
+
+bool KimiSweep::step() {
+  if (steps_done_ == steps_total()) return false;
+  if (steps_done_ == 0) for_each_tile([&](const Tile& tile) { embed(tile); });
+  if (steps_done_ < config_.layers) {
+    run_layer(steps_done_);
+  } else {
+    output_head();
+  }
+  return ++steps_done_ < steps_total();
+}
+
+void KimiSweep::embed(const Tile& tile) {
+  std::vector<Token> ids;
+  for (const Part& part : sweep_parts_) {
+    const auto [begin, end] = overlap(part, tile);
+    const auto first = part.slice.tokens.begin() - part.first_row;
+    ids.insert(ids.end(), first + begin, first + end);
+  }
+  parts_.embedding.read(parts_.queue, ids, ops_.stop, row(residuals_.prefix, tile.begin));
+}
+
+void KimiSweep::run_layer(std::int32_t layer) {
+  const LayerLease lease = parts_.spine.acquire(layer);
+  const LayerMatrices w = layer_matrices(config_, layer, lease);
+  attention(layer, w);
+  feed_forward(layer, w);
+  if (!want_layer_outputs_) return;
+  for (Part& part : sweep_parts_) {
+    const float* const last = row(residuals_.prefix, part.first_row + part.tokens - 1);
+    part.layer_outputs.insert(part.layer_outputs.end(), last, last + config_.hidden);
+  }
+}
+
+// out [tile tokens][hidden] = what a sub-layer sees before its norm: the prefix, or its mix with
+// the blocks closed so far.
+void KimiSweep::mix(const std::vector<float>& res_weight, const Tile& tile, float* out) const {
+  if (residuals_.blocks.empty()) {
+    std::copy_n(row(residuals_.prefix, tile.begin), size(tile.tokens) * size(config_.hidden), out);
+  } else {
+    attn_res(ops_, residuals_, res_weight.data(), config_.rms_norm_eps, tile.begin, tile.tokens,
+             out);
+  }
+}
+
+// prefix += Attn(norm(mix)). At a block border the prefix is closed as a block and a new one begins
+// with the attention's output alone; the mix still sees the blocks from before.
+void KimiSweep::attention(std::int32_t layer, const LayerMatrices& w) {
+  const bool closes_block = config_.attn_res_block > 0 && layer % config_.attn_res_block == 0;
+  float* const next = closes_block ? spare_rows_.back() : residuals_.prefix;
+  for_each_tile([&](const Tile& tile) {
+    const Scratch::Frame frame(parts_.scratch);
+    const std::size_t floats = size(tile.tokens) * size(config_.hidden);
+    float* const out = parts_.scratch.floats(floats);
+    attention_tile(layer, w, tile, out);
+    float* const to = row(next, tile.begin);
+    if (closes_block) {
+      std::copy_n(out, floats, to);
+    } else {
+      for (std::size_t i = 0; i < floats; ++i) to[i] += out[i];
+    }
+  });
+  if (!closes_block) return;
+  residuals_.blocks.push_back(residuals_.prefix);
+  residuals_.prefix = next;
+  spare_rows_.pop_back();
+}
+
+void KimiSweep::attention_tile(std::int32_t layer, const LayerMatrices& w, const Tile& tile,
+                               float* out) {
+  const LayerVectors& vectors = parts_.layers[size(layer)];
+  float* const input = parts_.scratch.floats(size(tile.tokens) * size(config_.hidden));
+  mix(vectors.self_attention_res, tile, input);
+  rms_norm_rows(ops_, input, config_.hidden, vectors.input_layernorm.data(), tile.tokens,
+                config_.hidden, config_.rms_norm_eps, input, config_.hidden);
+  Rows x{input, config_.hidden, tile.tokens, config_.hidden};
+  if (config_.is_kda[size(layer)]) {
+    kda_tile(layer, w, tile, &x, out);
+  } else {
+    mla_tile(layer, w, tile, &x, out);
+  }
+}
+
+void KimiSweep::kda_tile(std::int32_t layer, const LayerMatrices& w, const Tile& tile, Rows* x,
+                         float* out) {
+  const KdaTile arrays = take_kda_tile(ops_, config_.kda, tile.tokens);
+  project_kda(ops_, config_.kda, w.kda, x, arrays);
+  for (const Part& part : sweep_parts_) advance_part(layer, part, tile, arrays);
+  Rows heads{arrays.out, config_.kda.width(), tile.tokens, config_.kda.width()};
+  ops_.matmul(w.kda.o_proj, &heads, out, config_.hidden);
+}
+
+// Advances the KDA state of a part over its rows of the tile, from kept length to kept length.
+void KimiSweep::advance_part(std::int32_t layer, const Part& part, const Tile& tile,
+                             const KdaTile& arrays) {
+  const std::size_t l = attention_index(layer);
+  KdaState& next = part.sequence->next();
+  const auto [begin, end] = overlap(part, tile);
+  std::int32_t from = begin;
+  const auto advance_to = [&](std::int32_t to) {
+    if (to <= from) return;
+    const KdaState& start = from == part.first_row ? part.sequence->committed() : next;
+    advance_kda(ops_, config_.kda, parts_.layers[size(layer)].kda, config_.rms_norm_eps,
+                {.begin = from - tile.begin,
+                 .tokens = to - from,
+                 .recurrent_from = start.recurrent(l),
+                 .conv_from = start.conv(l),
+                 .recurrent_to = next.recurrent(l),
+                 .conv_to = next.conv(l)},
+                arrays);
+    from = to;
+  };
+  for (const auto& kept : part.kept) {
+    const std::int64_t kept_row = part.first_row + (kept->length() - part.sequence->length());
+    if (kept_row <= begin || kept_row > end) continue;
+    advance_to(static_cast<std::int32_t>(kept_row));
+    kept->kda.copy_layer(next, l);
+  }
+  advance_to(end);
+}
+
+void KimiSweep::mla_tile(std::int32_t layer, const LayerMatrices& w, const Tile& tile, Rows* x,
+                         float* out) {
+  std::vector<MlaSegment> segments;
+  for (const Part& part : sweep_parts_) {
+    const auto [begin, end] = overlap(part, tile);
+    if (begin >= end) continue;
+    segments.push_back({begin - tile.begin, end - begin,
+                        part.sequence->length() + (begin - part.first_row),
+                        &part.sequence->latents()});
+  }
+  const std::int32_t width = config_.mla.heads * config_.mla.v_head_dim;
+  float* const values = parts_.scratch.floats(size(tile.tokens) * size(width));
+  mla(ops_, config_.mla, w.mla, parts_.layers[size(layer)].mla, attention_index(layer), segments, x,
+      values);
+  Rows heads{values, width, tile.tokens, width};
+  ops_.matmul(w.mla.o_proj, &heads, out, config_.hidden);
+}
+
+// prefix += FFN(norm(mix)).
+void KimiSweep::feed_forward(std::int32_t layer, const LayerMatrices& w) {
+  const LayerVectors& vectors = parts_.layers[size(layer)];
+  for_each_tile([&](const Tile& tile) {
+    float* const input = row(ffn_input_, tile.begin);
+    mix(vectors.mlp_res, tile, input);
+    rms_norm_rows(ops_, input, config_.hidden, vectors.post_attention_layernorm.data(), tile.tokens,
+                  config_.hidden, config_.rms_norm_eps, input, config_.hidden);
+    if (config_.is_moe[size(layer)]) return;
+    const Scratch::Frame frame(parts_.scratch);
+    Rows x{input, config_.hidden, tile.tokens, config_.hidden};
+    const std::size_t floats = size(tile.tokens) * size(config_.hidden);
+    float* const out = parts_.scratch.floats(floats);
+    ffn(ops_, config_, w.dense, &x, out);
+    float* const prefix = row(residuals_.prefix, tile.begin);
+    for (std::size_t i = 0; i < floats; ++i) prefix[i] += out[i];
+  });
+  if (config_.is_moe[size(layer)]) mixture(layer, w);
+}
+
+// Routes all tokens, then computes what needs no routed expert while those are being read.
+void KimiSweep::mixture(std::int32_t layer, const LayerMatrices& w) {
+  const MoeVectors& vectors = parts_.layers[size(layer)].moe;
+  const std::int32_t width = config_.expert_input();
+  const auto rows_of = [&](const Tile& tile) {
+    return Rows{row(ffn_input_, tile.begin), config_.hidden, tile.tokens, config_.hidden};
+  };
+  for_each_tile([&](const Tile& tile) {
+    const Scratch::Frame frame(parts_.scratch);
+    Rows x = rows_of(tile);
+    route(ops_, config_, w.moe, vectors, &x, tile.begin, &routing_);
+  });
+  const ExpertGroups groups =
+      group_by_expert(routing_, config_.moe.top_k, parts_.files.experts->rank());
+  parts_.cache.begin_batch(layer, groups.experts);
+  for_each_tile([&](const Tile& tile) {
+    const Scratch::Frame frame(parts_.scratch);
+    Rows x = rows_of(tile);
+    float* const z = routed_input_ + std::ptrdiff_t{tile.begin} * width;
+    if (config_.moe.latent > 0) {
+      ops_.matmul(w.moe.latent_down, &x, z, width);
+    } else {
+      std::copy_n(x.x, size(tile.tokens) * size(width), z);
+    }
+    // The layer's input has served: its rows take the shared experts' output.
+    shared_experts(w.moe.shared, &x, row(ffn_input_, tile.begin));
+  });
+  std::fill_n(routed_output_, size(tokens_) * size(width), 0.0F);
+  apply_experts(ops_, config_, parts_.cache, groups, routed_input_, routed_output_);
+  for_each_tile([&](const Tile& tile) { finish_mixture(layer, w, tile); });
+}
+
+// out = shared experts of x, zero when there are none; out may be x.
+void KimiSweep::shared_experts(const FfnMatrices& w, Rows* x, float* out) {
+  const std::size_t floats = size(x->tokens) * size(config_.hidden);
+  if (config_.moe.shared_intermediate == 0) {
+    std::fill_n(out, floats, 0.0F);
+    return;
+  }
+  ffn(ops_, config_, w, x, out);
+}
+
+// prefix += (up(norm(routed)) or routed) + shared.
+void KimiSweep::finish_mixture(std::int32_t layer, const LayerMatrices& w, const Tile& tile) {
+  const Scratch::Frame frame(parts_.scratch);
+  const std::int32_t width = config_.expert_input();
+  float* routed = routed_output_ + std::ptrdiff_t{tile.begin} * width;
+  if (config_.moe.latent_norm) {
+    rms_norm_rows(ops_, routed, width, parts_.layers[size(layer)].moe.routed_expert_norm.data(),
+                  tile.tokens, width, config_.rms_norm_eps, routed, width);
+  }
+  const std::size_t floats = size(tile.tokens) * size(config_.hidden);
+  if (config_.moe.latent > 0) {
+    Rows rows{routed, width, tile.tokens, width};
+    routed = parts_.scratch.floats(floats);
+    ops_.matmul(w.moe.latent_up, &rows, routed, config_.hidden);
+  }
+  const float* const shared = row(ffn_input_, tile.begin);
+  float* const prefix = row(residuals_.prefix, tile.begin);
+  for (std::size_t i = 0; i < floats; ++i) prefix[i] += routed[i] + shared[i];
+}
+
+void KimiSweep::output_head() {
+  const LayerLease lease = parts_.spine.acquire(config_.layers);
+  for (Part& part : sweep_parts_) {
+    const std::int32_t wanted = part.tokens - part.slice.logits_from;
+    part.logits.resize(size(wanted) * size(config_.vocab));
+    for (std::int32_t begin = 0; begin < wanted; begin += kTileTokens) {
+      head_rows(&part, begin, std::min(kTileTokens, wanted - begin), lease);
+    }
+  }
+}
+
+// Logits of the rows [begin, begin + tokens) of those that the part wants.
+void KimiSweep::head_rows(Part* part, std::int32_t begin, std::int32_t tokens,
+                          const LayerLease& lease) {
+  const Scratch::Frame frame(parts_.scratch);
+  float* const input = parts_.scratch.floats(size(tokens) * size(config_.hidden));
+  mix(parts_.head.output_attn_res, {part->first_row + part->slice.logits_from + begin, tokens},
+      input);
+  rms_norm_rows(ops_, input, config_.hidden, parts_.head.norm.data(), tokens, config_.hidden,
+                config_.rms_norm_eps, input, config_.hidden);
+  Rows x{input, config_.hidden, tokens, config_.hidden};
+  float* const logits = part->logits.data() + size(begin) * size(config_.vocab);
+  const std::vector<SpineMatrix>& pieces = parts_.files.units.back().matrices;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    ops_.matmul(lease.matrix(i), &x, logits + pieces[i].row_begin, config_.vocab);
+  }
+  const auto count = size(tokens) * size(config_.vocab);
+  if (!std::all_of(logits, logits + count, [](float value) { return std::isfinite(value); })) {
+    throw Error(ErrorCode::model,
+                "the model computed logits that are not finite: the weights may be "
+                "damaged");
+  }
+}
+
+void KimiSweep::commit() {
+  for (Part& part : sweep_parts_) {
+    const std::int64_t before = part.sequence->length();
+    for (const auto& kept : part.kept) {
+      kept->latents = LatentCache(part.sequence->latents(), kept->length());
+      const auto logits_row = kept->length() - before - 1 - part.slice.logits_from;
+      if (logits_row < 0) continue;
+      const auto first = part.logits.begin() + logits_row * config_.vocab;
+      kept->last_logits.assign(first, first + config_.vocab);
+    }
+    part.sequence->commit(part.tokens);
+  }
+}
+
+std::span<const float> KimiSweep::logits(std::size_t slice) const {
+  return sweep_parts_[slice].logits;
+}
+
+std::span<const float> KimiSweep::layer_outputs(std::size_t slice) const {
+  return sweep_parts_[slice].layer_outputs;
+}
+
+std::vector<std::shared_ptr<const KeptState>> KimiSweep::take_kept(std::size_t slice) {
+  auto& kept = sweep_parts_[slice].kept;
+  return {std::make_move_iterator(kept.begin()), std::make_move_iterator(kept.end())};
+}
+
+std::size_t KimiSweep::attention_index(std::int32_t layer) const {
+  const bool kda = config_.is_kda[size(layer)];
+  return static_cast<std::size_t>(
+      std::count(config_.is_kda.begin(), config_.is_kda.begin() + layer, kda));
+}
+
+}  // namespace
+
+std::unique_ptr<Sweep> begin_kimi_sweep(KimiParts& parts, std::vector<Slice> slices,
+                                        const SweepOptions& options) {
+  return std::make_unique<KimiSweep>(parts, std::move(slices), options);
+}
+
+}  // namespace penstock

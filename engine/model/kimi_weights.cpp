@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/model/kimi_weights.h"
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "engine/weights/tensor_reader.h"
+
+namespace penstock {
+namespace {
+
+// A matrix of a layer: where its view goes, its name behind the layer's, its shape.
+using Visit =
+    std::function<void(WeightMatrix* view, const char* name, std::int32_t rows, std::int32_t cols)>;
+
+void visit_kda(const ModelConfig& config, KdaMatrices* m, const Visit& visit) {
+  const KdaConfig& kda = config.kda;
+  visit(&m->q_proj, "self_attn.q_proj", kda.width(), config.hidden);
+  visit(&m->k_proj, "self_attn.k_proj", kda.width(), config.hidden);
+  visit(&m->v_proj, "self_attn.v_proj", kda.width(), config.hidden);
+  visit(&m->b_proj, "self_attn.b_proj", kda.heads, config.hidden);
+  visit(&m->f_a_proj, "self_attn.f_a_proj", kda.head_dim, config.hidden);
+  visit(&m->f_b_proj, "self_attn.f_b_proj", kda.width(), kda.head_dim);
+  if (kda.full_rank_gate) {
+    visit(&m->g_proj, "self_attn.g_proj", kda.width(), config.hidden);
+  } else {
+    visit(&m->g_a_proj, "self_attn.g_a_proj", kda.head_dim, config.hidden);
+    visit(&m->g_b_proj, "self_attn.g_b_proj", kda.width(), kda.head_dim);
+  }
+  visit(&m->o_proj, "self_attn.o_proj", config.hidden, kda.width());
+}
+
+void visit_mla(const ModelConfig& config, MlaMatrices* m, const Visit& visit) {
+  const MlaConfig& mla = config.mla;
+  const std::int32_t q_rows = mla.heads * mla.q_head_dim();
+  const std::int32_t values = mla.heads * mla.v_head_dim;
+  visit(&m->kv_a_proj, "self_attn.kv_a_proj_with_mqa", mla.cache_width(), config.hidden);
+  if (mla.q_lora_rank == 0) {
+    visit(&m->q_proj, "self_attn.q_proj", q_rows, config.hidden);
+  } else {
+    visit(&m->q_a_proj, "self_attn.q_a_proj", mla.q_lora_rank, config.hidden);
+    visit(&m->q_b_proj, "self_attn.q_b_proj", q_rows, mla.q_lora_rank);
+  }
+  visit(&m->kv_b_proj, "self_attn.kv_b_proj", mla.heads * (mla.qk_nope_head_dim + mla.v_head_dim),
+        mla.kv_lora_rank);
+  if (mla.output_gate) visit(&m->g_proj, "self_attn.g_proj", values, config.hidden);
+  visit(&m->o_proj, "self_attn.o_proj", config.hidden, values);
+}
+
+void visit_moe(const ModelConfig& config, MoeMatrices* m, const Visit& visit) {
+  const MoeConfig& moe = config.moe;
+  visit(&m->gate, "block_sparse_moe.gate", moe.experts, config.hidden);
+  if (moe.latent > 0) {
+    visit(&m->latent_down, "block_sparse_moe.routed_expert_down_proj", moe.latent, config.hidden);
+  }
+  if (moe.shared_intermediate > 0) {
+    const std::int32_t width = moe.shared_intermediate;
+    visit(&m->shared.gate, "block_sparse_moe.shared_experts.gate_proj", width, config.hidden);
+    visit(&m->shared.up, "block_sparse_moe.shared_experts.up_proj", width, config.hidden);
+    visit(&m->shared.down, "block_sparse_moe.shared_experts.down_proj", config.hidden, width);
+  }
+  if (moe.latent > 0) {
+    visit(&m->latent_up, "block_sparse_moe.routed_expert_up_proj", config.hidden, moe.latent);
+  }
+}
+
+// Visits the matrices of a layer in the order in which the forward pass uses them.
+void visit_layer(const ModelConfig& config, std::int32_t layer, LayerMatrices* m,
+                 const Visit& visit) {
+  const auto l = static_cast<std::size_t>(layer);
+  if (config.is_kda[l]) {
+    visit_kda(config, &m->kda, visit);
+  } else {
+    visit_mla(config, &m->mla, visit);
+  }
+  if (config.is_moe[l]) {
+    visit_moe(config, &m->moe, visit);
+  } else {
+    visit(&m->dense.gate, "mlp.gate_proj", config.dense_intermediate, config.hidden);
+    visit(&m->dense.up, "mlp.up_proj", config.dense_intermediate, config.hidden);
+    visit(&m->dense.down, "mlp.down_proj", config.hidden, config.dense_intermediate);
+  }
+}
+
+std::string layer_name(const ModelConfig& config, std::int32_t layer) {
+  return config.prefix + "model.layers." + std::to_string(layer) + ".";
+}
+
+// a * b, element by element: norm_w * proj_w of an attention residual, formed in fp32 first.
+std::vector<float> product(std::vector<float> a, const std::vector<float>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] *= b[i];
+  return a;
+}
+
+// The taps of q, k and v [width][1][taps] as [taps][3][width].
+std::vector<float> read_conv(const TensorIndex& index, const ModelConfig& config,
+                             const std::string& layer) {
+  const auto width = static_cast<std::size_t>(config.kda.width());
+  const auto taps = static_cast<std::size_t>(config.kda.conv_taps);
+  std::vector<float> conv(taps * 3 * width);
+  const char* const names[3] = {"q_conv1d", "k_conv1d", "v_conv1d"};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto w = read_vector(index, layer + "self_attn." + names[i] + ".weight",
+                               static_cast<std::int64_t>(width * taps));
+    for (std::size_t c = 0; c < width; ++c) {
+      for (std::size_t j = 0; j < taps; ++j) conv[(j * 3 + i) * width + c] = w[c * taps + j];
+    }
+  }
+  return conv;
+}
+
+// exp(A_log) per head. K3 pads A_log with zeros behind the heads; Kimi-Linear does not.
+std::vector<float> read_decay_scale(const TensorIndex& index, const ModelConfig& config,
+                                    const std::string& layer, const Kernels& kernels) {
+  const std::string name = layer + "self_attn.A_log";
+  std::int64_t count = 1;
+  for (const std::int64_t n : index.get(name).shape) count *= n;
+  const auto heads = static_cast<std::size_t>(config.kda.heads);
+  if (count < config.kda.heads) count = config.kda.heads;  // read_vector says what is wrong
+  std::vector<float> a_log = read_vector(index, name, count);
+  a_log.resize(heads);
+  kernels.exp(a_log.data(), a_log.data(), heads);
+  return a_log;
+}
+
+KdaVectors read_kda(const TensorIndex& index, const ModelConfig& config, const std::string& layer,
+                    const Kernels& kernels) {
+  const std::string attn = layer + "self_attn.";
+  return {.conv = read_conv(index, config, layer),
+          .decay_scale = read_decay_scale(index, config, layer, kernels),
+          .dt_bias = read_vector(index, attn + "dt_bias", config.kda.width()),
+          .o_norm = read_vector(index, attn + "o_norm.weight", config.kda.head_dim)};
+}
+
+MlaVectors read_mla(const TensorIndex& index, const ModelConfig& config, const std::string& layer) {
+  const std::string attn = layer + "self_attn.";
+  MlaVectors mla;
+  if (config.mla.q_lora_rank > 0) {
+    mla.q_a_layernorm = read_vector(index, attn + "q_a_layernorm.weight", config.mla.q_lora_rank);
+  }
+  mla.kv_a_layernorm = read_vector(index, attn + "kv_a_layernorm.weight", config.mla.kv_lora_rank);
+  return mla;
+}
+
+MoeVectors read_moe(const TensorIndex& index, const ModelConfig& config, const std::string& layer) {
+  const std::string moe = layer + "block_sparse_moe.";
+  MoeVectors vectors;
+  vectors.correction_bias =
+      read_vector(index, moe + "gate.e_score_correction_bias", config.moe.experts);
+  if (config.moe.latent_norm) {
+    vectors.routed_expert_norm =
+        read_vector(index, moe + "routed_expert_norm.weight", config.moe.latent);
+  }
+  return vectors;
+}
+
+std::vector<float> read_residual(const TensorIndex& index, const ModelConfig& config,
+                                 const std::string& name) {
+  return product(read_vector(index, name + "_norm.weight", config.hidden),
+                 read_vector(index, name + "_proj.weight", config.hidden));
+}
+
+}  // namespace
+
+std::vector<SpineUnit> spine_units(const TensorIndex& index, const ModelConfig& config) {
+  std::vector<SpineUnit> units;
+  for (std::int32_t layer = 0; layer < config.layers; ++layer) {
+    SpineUnit unit{"layer " + std::to_string(layer), {}};
+    LayerMatrices ignored;
+    visit_layer(config, layer, &ignored,
+                [&](WeightMatrix*, const char* name, std::int32_t rows, std::int32_t cols) {
+                  unit.matrices.push_back(
+                      {layer_name(config, layer) + name + ".weight", rows, cols, 0, rows});
+                });
+    units.push_back(std::move(unit));
+  }
+  units.push_back({"lm_head", spine_matrices(index, config.prefix + "lm_head.weight", config.vocab,
+                                             config.hidden)});
+  return units;
+}
+
+LayerMatrices layer_matrices(const ModelConfig& config, std::int32_t layer,
+                             const LayerLease& lease) {
+  LayerMatrices matrices;
+  std::size_t i = 0;
+  visit_layer(config, layer, &matrices,
+              [&](WeightMatrix* view, const char*, std::int32_t, std::int32_t) {
+                *view = lease.matrix(i++);
+              });
+  return matrices;
+}
+
+std::vector<LayerVectors> read_layer_vectors(const TensorIndex& index, const ModelConfig& config,
+                                             const Kernels& kernels) {
+  std::vector<LayerVectors> layers(static_cast<std::size_t>(config.layers));
+  for (std::int32_t l = 0; l < config.layers; ++l) {
+    const std::string name = layer_name(config, l);
+    LayerVectors& layer = layers[static_cast<std::size_t>(l)];
+    layer.input_layernorm = read_vector(index, name + "input_layernorm.weight", config.hidden);
+    layer.post_attention_layernorm =
+        read_vector(index, name + "post_attention_layernorm.weight", config.hidden);
+    if (config.attn_res_block > 0) {
+      layer.self_attention_res = read_residual(index, config, name + "self_attention_res");
+      layer.mlp_res = read_residual(index, config, name + "mlp_res");
+    }
+    if (config.is_kda[static_cast<std::size_t>(l)]) {
+      layer.kda = read_kda(index, config, name, kernels);
+    } else {
+      layer.mla = read_mla(index, config, name);
+    }
+    if (config.is_moe[static_cast<std::size_t>(l)]) layer.moe = read_moe(index, config, name);
+  }
+  return layers;
+}
+
+HeadVectors read_head_vectors(const TensorIndex& index, const ModelConfig& config) {
+  HeadVectors head;
+  head.norm = read_vector(index, config.prefix + "model.norm.weight", config.hidden);
+  if (config.attn_res_block > 0) {
+    head.output_attn_res = read_residual(index, config, config.prefix + "model.output_attn_res");
+  }
+  return head;
+}
+
+std::uint64_t vector_bytes(const ModelConfig& config) {
+  const auto hidden = static_cast<std::uint64_t>(config.hidden);
+  const auto width = static_cast<std::uint64_t>(config.kda.width());
+  const auto taps = static_cast<std::uint64_t>(config.kda.conv_taps);
+  const std::uint64_t per_layer = 4 * hidden;
+  const std::uint64_t per_kda =
+      3 * taps * width + width + static_cast<std::uint64_t>(config.kda.heads);
+  const std::uint64_t per_moe = static_cast<std::uint64_t>(config.moe.experts) +
+                                static_cast<std::uint64_t>(config.moe.latent);
+  const std::uint64_t floats = static_cast<std::uint64_t>(config.layers) * per_layer +
+                               static_cast<std::uint64_t>(config.kda_layers()) * per_kda +
+                               static_cast<std::uint64_t>(config.moe_layers()) * per_moe +
+                               2 * hidden;
+  return floats * sizeof(float);
+}
+
+ExpertShape expert_shape(const ModelConfig& config) {
+  return {config.layers, config.moe.experts, config.expert_input(), config.moe.intermediate};
+}
+
+}  // namespace penstock

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/model/ops.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/error.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::int64_t kMinGrainRows = 16;          // a kernel's register tile, twice
+constexpr std::int64_t kGrainMultiplies = 4 << 20;  // 0.1 to 1 ms of one core
+constexpr std::int64_t kChunksPerThread = 4;
+constexpr std::int64_t kPrepareGrainTokens = 8;
+
+}  // namespace
+
+std::int64_t Ops::row_grain(std::int32_t rows, std::int32_t cols, std::int32_t tokens) const {
+  const std::int64_t by_work = kGrainMultiplies / (std::int64_t{cols} * tokens);
+  const std::int64_t by_share = rows / (kChunksPerThread * pool.threads());
+  const std::int64_t grain = std::max(kMinGrainRows, std::min(by_work, by_share));
+  return grain / kMinGrainRows * kMinGrainRows;
+}
+
+void Ops::prepare(Rows* x, WeightFormat format) const {
+  const MatmulKernel& kernel = kernels.matmul[static_cast<int>(format)];
+  if (x->prepared_by == kernel.prepare) return;
+  x->prepared = scratch.take<std::byte>(kernel.prepared_bytes(x->tokens, x->cols));
+  x->prepared_by = kernel.prepare;
+  parallel_for(x->tokens, kPrepareGrainTokens, [&](std::int64_t begin, std::int64_t end, int) {
+    kernel.prepare(x->x, x->ld, x->cols, static_cast<std::int32_t>(begin),
+                   static_cast<std::int32_t>(end), x->prepared);
+  });
+}
+
+void Ops::throw_cancelled() {
+  throw Error(ErrorCode::cancelled, "cancelled");
+}
+
+void rms_norm(const Kernels& kernels, const float* x, const float* w, std::int32_t n, float eps,
+              float* y) {
+  const auto count = static_cast<std::size_t>(n);
+  const float mean = kernels.dot(x, x, count) / static_cast<float>(n);
+  const float r = 1.0F / std::sqrt(mean + eps);
+  for (std::size_t i = 0; i < count; ++i) y[i] = (x[i] * r) * w[i];
+}
+
+void rms_norm_rows(const Ops& ops, const float* x, std::ptrdiff_t ldx, const float* w,
+                   std::int32_t tokens, std::int32_t n, float eps, float* y, std::ptrdiff_t ldy) {
+  ops.parallel_for(tokens, 1, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      rms_norm(ops.kernels, x + t * ldx, w, n, eps, y + t * ldy);
+    }
+  });
+}
+
+std::int32_t argmax(const float* x, std::int32_t n) {
+  return static_cast<std::int32_t>(std::max_element(x, x + n) - x);
+}
+
+}  // namespace penstock
