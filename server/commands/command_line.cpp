@@ -18,10 +18,10 @@ namespace {
 
 constexpr const char* kDescription =
     "Penstock runs mixture-of-experts models that are far larger than the machine's memory:\n"
-    "the weights stay on the drive and are read as they are needed.\n";
+    "the weights stay on the drive and are read as they are needed.";
 
 constexpr const char* kFooter =
-    "\nExamples:\n"
+    "Examples:\n"
     "  penstock plan --model /models/kimi-k3          what will be kept in memory\n"
     "  penstock run --model /models/kimi-k3 --ids 1,2,3 --max-tokens 16\n"
     "  penstock run --help                            all options of a command\n"
@@ -39,7 +39,7 @@ void add_top_level_options(CLI::App& app, TopLevel& options) {
   app.add_flag("--version", options.version, "Print the version and the kernel tables, then exit");
   app.add_flag("--json", options.json, "With --version: as a JSON object");
   app.footer(kFooter);
-  app.get_formatter()->column_width(34);
+  app.get_formatter()->column_width(26);
 }
 
 // "penstock run": what the arguments have named so far.
@@ -58,8 +58,7 @@ bool parse_or_help(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    const auto parsed = app.get_subcommands();
-    write_stdout(parsed.empty() ? app.help() : parsed.front()->help());
+    write_stdout(app.help());  // of the sub-command, when there is one
     return true;
   } catch (const CLI::ParseError& error) {
     fail_usage(app, error.what());

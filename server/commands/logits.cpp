@@ -19,7 +19,7 @@ namespace penstock {
 namespace {
 
 constexpr const char* kExamples =
-    "\nExamples:\n"
+    "Examples:\n"
     "  penstock logits --model /models/kimi-k3 --ids 1,2,3 --out logits.f32\n"
     "  penstock logits --model /models/kimi-k3 --ids - --out logits.f32 --layers layers.f32 < ids\n"
     "\n"

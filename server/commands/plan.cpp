@@ -18,7 +18,7 @@ namespace penstock {
 namespace {
 
 constexpr const char* kExamples =
-    "\nExamples:\n"
+    "Examples:\n"
     "  penstock plan --model /models/kimi-k3              with the memory of this machine\n"
     "  penstock plan --model /models/kimi-k3 --ram 128G   with another budget\n"
     "\n"

@@ -23,13 +23,15 @@ namespace penstock {
 namespace {
 
 constexpr const char* kExamples =
-    "\nExamples:\n"
+    "Examples:\n"
     "  penstock run --model /models/kimi-k3 --ids 163584,1008 --max-tokens 32\n"
     "  penstock run --model /models/kimi-k3 --ids - --json < ids.txt\n"
     "  penstock run --model /models/kimi-linear --ids 1,2,3 --ram 24G --ignore-stop\n"
     "\n"
     "Prints the generated ids as they come, and a line of statistics on standard error;\n"
-    "with --json one object {\"ids\", \"finish_reason\", \"stats\"} at the end.";
+    "with --json one object {\"ids\", \"finish_reason\", \"stats\"} at the end. A stop id that "
+    "ended\n"
+    "the reply is the last one.";
 
 const char* finish_reason_name(FinishReason reason) {
   return reason == FinishReason::stop ? "stop" : "length";
@@ -67,7 +69,7 @@ class RunCommand : public Command {
         ->type_name("LIST");
     app->add_option("--max-tokens", max_tokens_, "Most tokens to generate (default: 128)")
         ->type_name("N")
-        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40).description(""));
     app->add_flag("--ignore-stop", ignore_stop_, "Go on past the model's end of text");
     app->add_flag("--json", json_, "Print one JSON object at the end");
     app->footer(kExamples);

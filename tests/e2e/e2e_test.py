@@ -94,8 +94,8 @@ class Usage(EndToEnd):
                           ("-1,2", r'entry 1 is "-1"'), ("1,2,", r'entry 3 is ""'),
                           ("2147483648", r'"2147483648"'), ("1 2", r'entry 1 is "1 2"'),
                           ("+1", r'"\+1"'), ("1.0", r'"1.0"'), ("1,\n,2", r'entry 2 is ""'),
-                          (" ", r"the list is empty"), ("9" * 5000, r'"9{40}"\.\.\.')]:
-            self.fail_with("run", "--model", ORACLES / "k3-a", "--ids", ids, says=r"--ids: " + says)
+                          (" ", r"list is empty"), ("9" * 5000, r'"9{40}"\.\.\.')]:
+            self.fail_with("run", "--model", ORACLES / "k3-a", "--ids", ids, says=r"--ids: .*" + says)
 
     def test_ids_out_of_range(self):
         for command in (["run"], ["logits", "--out", self.penstock.home / "out"]):
@@ -186,7 +186,7 @@ class Oracle(EndToEnd):
                         self.assertLessEqual(rms, RMS_BAR)
 
     def test_stop_ids_end_a_reply(self):
-        # The second greedy id is declared the end of text.
+        # A greedy id that had not come before is declared the end of text.
         answers = golden("k3-a")
         ids = answers["greedy_ids"]
         position = next(i for i in range(1, len(ids)) if ids[i] not in ids[:i])
@@ -198,7 +198,7 @@ class Oracle(EndToEnd):
         arguments = ("run", "--json", "--model", folder, "--ids", ids_text(answers["prompt_ids"]),
                      "--max-tokens", "40")
         reply = json.loads(self.succeed(*arguments))
-        self.assertEqual((reply["ids"], reply["finish_reason"]), (ids[:position], "stop"))
+        self.assertEqual((reply["ids"], reply["finish_reason"]), (ids[: position + 1], "stop"))
         reply = json.loads(self.succeed(*arguments, "--ignore-stop"))
         self.assertEqual((reply["ids"], reply["finish_reason"]), (ids[:40], "length"))
 
