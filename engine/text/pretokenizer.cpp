@@ -310,10 +310,15 @@ std::size_t run_cut(std::string_view text) noexcept {
 
 }  // namespace
 
-const char* pretoken_end(const char* begin, const char* end) noexcept {
-  const UnicodeClasses& classes = UnicodeClasses::get();
-  const char* ascii = match_ascii(classes.latin1(), begin, end);
-  return ascii != nullptr ? ascii : Matcher(classes, end).match(begin);
+Pieces::Pieces(std::string_view text) noexcept
+    : classes_(UnicodeClasses::get()), begin_(text.data()), end_(text.data() + text.size()) {}
+
+std::string_view Pieces::next() noexcept {
+  const char* const begin = begin_;
+  if (begin == end_) return {};
+  begin_ = match_ascii(classes_.latin1(), begin, end_);
+  if (begin_ == nullptr) begin_ = Matcher(classes_, end_).match(begin);
+  return {begin, static_cast<std::size_t>(begin_ - begin)};
 }
 
 std::string_view SafetyCuts::next() noexcept {

@@ -3,7 +3,7 @@
 // The pattern that cuts text into pieces before BPE (spec: tokenizer.md sections 3 and 4), as a
 // hand-written matcher over Unicode 16 classes: ASCII goes through words of 8 bytes, the rest code
 // point by code point. Text must be well-formed UTF-8 throughout.
-// Plain functions, any thread.
+// One owner thread. Both classes view the text, which must outlive them.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,20 @@
 
 namespace penstock {
 
-// The end of the piece that begins at `begin`; begin < end, and the result is in (begin, end].
-// What lies at `end` is not looked at: the text ends there.
-const char* pretoken_end(const char* begin, const char* end) noexcept;
+class UnicodeClasses;
+
+// The pieces of a text, one after the other. They cover it; it is looked at up to its end only, as
+// the pattern looks ahead.
+class Pieces {
+ public:
+  explicit Pieces(std::string_view text) noexcept;
+  std::string_view next() noexcept;  // empty when the text is used up
+
+ private:
+  const UnicodeClasses& classes_;
+  const char* begin_;
+  const char* end_;
+};
 
 // The cuts of section 4: chunks of at most 400,000 code points, and within a chunk at most 25,000
 // code points in a row of one class, blank or not. Every part is encoded as if it were the whole

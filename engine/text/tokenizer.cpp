@@ -53,10 +53,9 @@ struct Tokenizer::Tables {
 
   void encode_pieces(std::string_view text, std::vector<Token>* out) const {
     const char* const end = text.data() + text.size();
-    for (const char* p = text.data(); p != end;) {
-      const char* const piece_end = pretoken_end(p, end);
-      encode_piece(ranks, {p, static_cast<std::size_t>(piece_end - p)}, end, out);
-      p = piece_end;
+    Pieces pieces(text);
+    for (std::string_view piece = pieces.next(); !piece.empty(); piece = pieces.next()) {
+      encode_piece(ranks, piece, end, out);
     }
   }
 

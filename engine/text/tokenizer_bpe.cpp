@@ -6,12 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <queue>
 
 namespace penstock {
 namespace {
 
-constexpr std::uint32_t kShortBytes = 64;
+constexpr std::int32_t kShortBytes = 64;
 
 // A piece of up to kShortBytes bytes. Everything is indexed by the first byte of a part; the key of
 // a part is the rank of its merge with the next part, times kShortBytes, plus its place: the lowest
@@ -20,22 +21,22 @@ class ShortPiece {
  public:
   ShortPiece(const TokenRanks& ranks, std::string_view piece, const char* readable_end) noexcept
       : ranks_(ranks), text_(piece.data()), readable_end_(readable_end), bytes_(piece.size()) {
-    keys_.fill(kNoMerge);
     for (std::size_t i = 0; i < bytes_; ++i) {
       next_[i] = static_cast<std::uint8_t>(i + 1);
       previous_[i + 1] = static_cast<std::uint8_t>(i);
       own_[i] = ranks_.of_byte(text_[i]);
+      keys_[i] = i + 1 < bytes_ ? key(i, ranks_.of_pair(text_ + i)) : kNoMerge;
     }
-    for (std::size_t i = 0; i + 1 < bytes_; ++i) keys_[i] = key(i);
+    for (std::size_t i = bytes_; i % kLanes != 0; ++i) keys_[i] = kNoMerge;
   }
 
   void merge_all() noexcept {
     while (true) {
-      const std::uint32_t lowest = lowest_key();
+      const std::int32_t lowest = lowest_key();
       if (lowest == kNoMerge) return;
-      const std::size_t left = lowest % kShortBytes;
+      const auto left = static_cast<std::size_t>(lowest % kShortBytes);
       const std::size_t right = next_[left];
-      own_[left] = static_cast<Token>(lowest / kShortBytes);
+      own_[left] = lowest / kShortBytes;
       keys_[right] = kNoMerge;
       next_[left] = next_[right];
       previous_[next_[right]] = static_cast<std::uint8_t>(left);
@@ -49,32 +50,37 @@ class ShortPiece {
   }
 
  private:
-  static constexpr std::uint32_t kNoMerge = ~std::uint32_t{0};
-  static constexpr std::size_t kLanes = 8;
+  // Signed, for SSE2 has no other comparison of 32 bits.
+  static constexpr std::int32_t kNoMerge = std::numeric_limits<std::int32_t>::max();
+  static constexpr std::size_t kLanes = 4;
+  static_assert(kMaxRanks * kShortBytes <= kNoMerge);
 
-  std::uint32_t key(std::size_t part) const noexcept {
-    if (next_[part] == bytes_) return kNoMerge;
-    const Token rank = ranks_.find(text_ + part, next_[next_[part]] - part, readable_end_);
-    if (rank == TokenRanks::kNone) return kNoMerge;
-    return static_cast<std::uint32_t>(rank) * kShortBytes + static_cast<std::uint32_t>(part);
+  static std::int32_t key(std::size_t part, Token merged) noexcept {
+    if (merged == TokenRanks::kNone) return kNoMerge;
+    return merged * kShortBytes + static_cast<std::int32_t>(part);
   }
 
-  std::uint32_t lowest_key() const noexcept {
-    std::array<std::uint32_t, kLanes> low{};
+  std::int32_t key(std::size_t part) const noexcept {
+    if (next_[part] == bytes_) return kNoMerge;
+    return key(part, ranks_.find(text_ + part, next_[next_[part]] - part, readable_end_));
+  }
+
+  std::int32_t lowest_key() const noexcept {
+    std::array<std::int32_t, kLanes> low{};
     low.fill(kNoMerge);
     for (std::size_t i = 0; i < bytes_; i += kLanes) {
       for (std::size_t lane = 0; lane < kLanes; ++lane) {
         low[lane] = std::min(low[lane], keys_[i + lane]);
       }
     }
-    return *std::min_element(low.begin(), low.end());
+    return std::min(std::min(low[0], low[1]), std::min(low[2], low[3]));
   }
 
   const TokenRanks& ranks_;
   const char* text_;
   const char* readable_end_;
   std::size_t bytes_;
-  std::array<std::uint32_t, kShortBytes> keys_;
+  std::array<std::int32_t, kShortBytes> keys_;
   std::array<Token, kShortBytes> own_;  // the rank of the part itself
   std::array<std::uint8_t, kShortBytes + 1> next_;
   std::array<std::uint8_t, kShortBytes + 1> previous_;
@@ -151,7 +157,7 @@ void encode_piece(const TokenRanks& ranks, std::string_view piece, const char* r
     out->push_back(whole);
     return;
   }
-  if (piece.size() <= kShortBytes) {
+  if (piece.size() <= std::size_t{kShortBytes}) {
     ShortPiece parts(ranks, piece, readable_end);
     parts.merge_all();
     parts.append_to(out);

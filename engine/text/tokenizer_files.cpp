@@ -68,25 +68,23 @@ std::optional<Token> parse_rank(std::string_view text) {
   return rank;
 }
 
-void parse_line(std::string_view line, const std::string& where, std::string* token,
-                TokenRanks* ranks) {
+// Adds the token of a line; returns what is wrong with it, or nothing.
+std::string parse_line(std::string_view line, std::string* token, TokenRanks* ranks) {
   const std::size_t space = line.find(' ');
   if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) {
-    fail(where, "expected two fields, a token in base64 and its rank, with one space between");
+    return "expected two fields, a token in base64 and its rank, with one space between";
   }
-  if (space == 0) fail(where, "the token is empty");
-  if (!decode_base64(line.substr(0, space), token)) fail(where, "the token is not valid base64");
+  if (space == 0) return "the token is empty";
+  if (!decode_base64(line.substr(0, space), token)) return "the token is not valid base64";
   const std::optional<Token> rank = parse_rank(line.substr(space + 1));
-  if (!rank) fail(where, "the rank is not a decimal number");
+  if (!rank) return "the rank is not a decimal number";
   if (*rank != ranks->size()) {
-    fail(where, "rank " + std::to_string(*rank) + ", expected " + std::to_string(ranks->size()) +
-                    ": ranks ascend from 0 without gaps");
+    return "rank " + std::to_string(*rank) + ", expected " + std::to_string(ranks->size()) +
+           ": ranks ascend from 0 without gaps";
   }
   const Token before = ranks->add(*token);
-  if (before != TokenRanks::kNone) {
-    fail(where,
-         "rank " + std::to_string(*rank) + " repeats the token of rank " + std::to_string(before));
-  }
+  if (before == TokenRanks::kNone) return {};
+  return "rank " + std::to_string(*rank) + " repeats the token of rank " + std::to_string(before);
 }
 
 std::string hex_byte(unsigned byte) {
@@ -132,7 +130,8 @@ TokenRanks parse_ranks(std::string_view text, const std::string& file) {
   std::string token;
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t line_end = std::min(text.find('\n'), text.size());
-    parse_line(text.substr(0, line_end), file + " line " + std::to_string(number), &token, &ranks);
+    const std::string problem = parse_line(text.substr(0, line_end), &token, &ranks);
+    if (!problem.empty()) fail(file + " line " + std::to_string(number), problem);
     text.remove_prefix(std::min(line_end + 1, text.size()));
   }
   for (unsigned byte = 0; byte < 256; ++byte) {

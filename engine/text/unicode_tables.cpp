@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/text/unicode_tables.h"
 
-#include <algorithm>
-
 namespace penstock {
 
 UnicodeClasses::UnicodeClasses() {
@@ -15,14 +13,9 @@ UnicodeClasses::UnicodeClasses() {
       while (change != last && change[1] >> 8U <= code_point) ++change;
       classes[i] = static_cast<std::uint8_t>(*change & 0xFFU);
     }
-    // Searched from the back: equal neighbours (the ideographs, the planes without characters) are
-    // what makes blocks repeat.
-    const auto same = std::find(blocks_.rbegin(), blocks_.rend(), classes);
-    index_[block] = static_cast<std::uint16_t>(blocks_.rend() - same - 1);
-    if (same == blocks_.rend()) {
-      index_[block] = static_cast<std::uint16_t>(blocks_.size());
-      blocks_.push_back(classes);
-    }
+    // Equal neighbours (the ideographs, the planes without characters) share a block.
+    if (blocks_.empty() || blocks_.back() != classes) blocks_.push_back(classes);
+    index_[block] = static_cast<std::uint16_t>(blocks_.size() - 1);
   }
 }
 

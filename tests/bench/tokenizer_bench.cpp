@@ -58,8 +58,8 @@ void run_all(const std::string& model_dir, const std::string& text_file) {
   });
   measure("pieces", text.size(), [&] {
     std::size_t pieces = 0;
-    const char* const end = text.data() + text.size();
-    for (const char* p = text.data(); p != end; p = pretoken_end(p, end)) ++pieces;
+    Pieces all(text);
+    while (!all.next().empty()) ++pieces;
     return pieces;
   });
   std::vector<Token> ids;

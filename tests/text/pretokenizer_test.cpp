@@ -17,12 +17,9 @@ namespace {
 
 std::vector<std::string> pieces_of(std::string_view text) {
   std::vector<std::string> pieces;
-  const char* const end = text.data() + text.size();
-  for (const char* p = text.data(); p != end;) {
-    const char* const next = pretoken_end(p, end);
-    if (next <= p || next > end) return {"piece of no length"};
-    pieces.emplace_back(p, next);
-    p = next;
+  Pieces all(text);
+  for (std::string_view piece = all.next(); !piece.empty(); piece = all.next()) {
+    pieces.emplace_back(piece);
   }
   return pieces;
 }

@@ -133,6 +133,21 @@ TEST(Tokenizer, ReadsIllFormedBytesAsReplacementCharacters) {
   }
 }
 
+// What lies behind the text, be it more of the same word or nothing readable, does not matter.
+TEST(Tokenizer, LooksAtTheTextOnly) {
+  std::mt19937 random(10);
+  for (int i = 0; i < 2000; ++i) {
+    const std::string text = i % 2 == 0 ? wordy_text(random, 3) : tricky_text(random, 5);
+    const std::vector<Token> ids = demo().encode_ordinary(text);
+    const std::vector<char> exact(text.begin(), text.end());  // nothing behind it
+    ASSERT_EQ(demo().encode_ordinary({exact.data(), exact.size()}), ids);
+    for (const char* behind : {"s's", "\xCC\x81", "  ", "11", "\xE4\xB8\xAD", "\n!"}) {
+      const std::string more = text + behind;
+      ASSERT_EQ(demo().encode_ordinary(std::string_view(more).substr(0, text.size())), ids) << more;
+    }
+  }
+}
+
 TEST(Tokenizer, NeverGivesSpecialsForOrdinaryText) {
   for (const auto& [name, id] : specials()) {
     for (const Token token : demo().encode_ordinary(name)) EXPECT_FALSE(demo().is_special(token));
