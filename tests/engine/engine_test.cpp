@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "tests/model/model_test_support.h"
+#include "tests/support/faulty_source.h"
+
+namespace penstock::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+// An engine on k3-a whose reads can be made to hang or fail.
+class EngineTest : public ::testing::Test {
+ protected:
+  EngineOptions options() {
+    EngineOptions result;
+    result.model = oracle_options("k3-a");
+    result.model.memory.expert_slots = 1;
+    result.model.opener = [this](const std::string& path) {
+      auto source = std::make_unique<FaultySource>(open_source(path));
+      const std::lock_guard lock(mutex_);
+      sources_.push_back(source.get());
+      return source;
+    };
+    result.max_waiting = 3;
+    return result;
+  }
+  template <typename Action>
+  void all(const Action& action) {
+    for (FaultySource* source : sources_) action(*source);
+  }
+  void hang() {
+    all([](FaultySource& source) { source.hang(); });
+  }
+  void release() {
+    all([](FaultySource& source) { source.release(); });
+  }
+
+  static GenerationRequest request(std::int64_t max_tokens) {
+    return {.prompt = read_oracle("k3-a").prompt, .max_tokens = max_tokens, .ignore_stop = true};
+  }
+
+  struct Outcome {
+    std::vector<Token> ids;
+    std::optional<DoneEvent> done;
+    std::vector<float> prompt_logits;
+    std::vector<float> layer_outputs;
+    std::int64_t prefill_events = 0;
+  };
+  static Outcome collect(Generation& generation) {
+    Outcome outcome;
+    while (!outcome.done) {
+      const auto event = generation.next(10s);
+      if (!event) throw std::runtime_error("no event within 10 s");
+      if (const auto* token = std::get_if<TokenEvent>(&*event)) outcome.ids.push_back(token->token);
+      if (const auto* logits = std::get_if<PromptLogitsEvent>(&*event)) {
+        outcome.prompt_logits.insert(outcome.prompt_logits.end(), logits->logits.begin(),
+                                     logits->logits.end());
+      }
+      if (const auto* layers = std::get_if<LayerOutputsEvent>(&*event)) {
+        outcome.layer_outputs = layers->outputs;
+      }
+      if (std::holds_alternative<PrefillEvent>(*event)) ++outcome.prefill_events;
+      if (const auto* done = std::get_if<DoneEvent>(&*event)) outcome.done = *done;
+    }
+    return outcome;
+  }
+  static ErrorCode error_of(Generation& generation) {
+    try {
+      while (true) {
+        if (!generation.next(10s)) throw std::runtime_error("no event within 10 s");
+      }
+    } catch (const Error& error) {
+      return error.code();
+    }
+  }
+  static void wait_idle(const Engine& engine) {
+    const auto deadline = std::chrono::steady_clock::now() + 10s;
+    while (!engine.idle() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(1ms);
+    }
+    EXPECT_TRUE(engine.idle());
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<FaultySource*> sources_;
+};
+
+TEST_F(EngineTest, DecodesGreedilyLikeTheOracle) {
+  Engine engine(options());
+  const Oracle oracle = read_oracle("k3-a");
+  Generation generation = engine.submit(request(static_cast<std::int64_t>(oracle.greedy.size())));
+  const Outcome outcome = collect(generation);
+  EXPECT_EQ(outcome.ids, oracle.greedy);
+  EXPECT_EQ(outcome.done->reason, FinishReason::length);
+  const GenerationStats& stats = outcome.done->stats;
+  EXPECT_EQ(stats.prompt_tokens, static_cast<std::int64_t>(oracle.prompt.size()));
+  EXPECT_EQ(stats.generated_tokens, static_cast<std::int64_t>(oracle.greedy.size()));
+  EXPECT_GT(stats.expert_reads, 0U);
+  EXPECT_GT(stats.prefill_s, 0);
+  EXPECT_GT(outcome.prefill_events, 0);
+}
+
+TEST_F(EngineTest, EndsAtAStopIdAndGivesIt) {
+  Engine engine(options());
+  const Oracle oracle = read_oracle("k3-a");
+  GenerationRequest wanted = request(40);
+  wanted.ignore_stop = false;
+  wanted.stop_ids = {oracle.greedy[5]};
+  Generation generation = engine.submit(std::move(wanted));
+  const Outcome outcome = collect(generation);
+  EXPECT_EQ(outcome.ids, std::vector<Token>(oracle.greedy.begin(), oracle.greedy.begin() + 6));
+  EXPECT_EQ(outcome.done->reason, FinishReason::stop);
+  EXPECT_EQ(outcome.done->stats.generated_tokens, 6);
+}
+
+TEST_F(EngineTest, IgnoresStopIdsWhenTold) {
+  Engine engine(options());
+  const Oracle oracle = read_oracle("k3-a");
+  GenerationRequest wanted = request(10);
+  wanted.stop_ids = {oracle.greedy[2]};
+  Generation generation = engine.submit(std::move(wanted));
+  EXPECT_EQ(collect(generation).ids.size(), 10U);
+}
+
+TEST_F(EngineTest, GivesPromptLogitsAndLayers) {
+  EngineOptions small = options();
+  small.model.memory.chunk_tokens = 5;
+  Engine engine(small);
+  GenerationRequest wanted = request(1);
+  wanted.prompt_logits = true;
+  wanted.layer_outputs = true;
+  const auto model = load_model(oracle_options("k3-a"));
+  const auto whole = run_prompt(*model, wanted.prompt, wanted.prompt.size());
+  Generation generation = engine.submit(std::move(wanted));
+  const Outcome outcome = collect(generation);
+  expect_same_bits(outcome.prompt_logits, whole, "prompt logits");
+  EXPECT_EQ(outcome.layer_outputs.size(), 7U * 128U);
+}
+
+TEST_F(EngineTest, ClampsMaxTokensToTheContext) {
+  EngineOptions small = options();
+  small.model.memory.context_tokens = 40;
+  Engine engine(small);
+  Generation generation = engine.submit(request(1'000'000));
+  const Outcome outcome = collect(generation);
+  EXPECT_EQ(outcome.ids.size(), 40U - 37U);
+  EXPECT_EQ(outcome.done->reason, FinishReason::length);
+}
+
+TEST_F(EngineTest, RefusesWrongRequests) {
+  EngineOptions small = options();
+  small.model.memory.context_tokens = 37;
+  Engine engine(small);
+  const auto code_of = [&](GenerationRequest wanted) {
+    try {
+      engine.submit(std::move(wanted));
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ErrorCode::cancelled;
+  };
+  EXPECT_EQ(code_of(request(1)), ErrorCode::bad_request);  // fills the context
+  EXPECT_EQ(code_of({.prompt = {}, .max_tokens = 1}), ErrorCode::bad_request);
+  EXPECT_EQ(code_of({.prompt = {512}, .max_tokens = 1}), ErrorCode::bad_request);
+  EXPECT_EQ(code_of({.prompt = {-1}, .max_tokens = 1}), ErrorCode::bad_request);
+  EXPECT_EQ(code_of({.prompt = {1}, .max_tokens = 0}), ErrorCode::bad_request);
+  EXPECT_TRUE(engine.idle());
+}
+
+TEST_F(EngineTest, ServesInOrderAndRefusesWhenTheQueueIsFull) {
+  Engine engine(options());
+  hang();
+  Generation running = engine.submit(request(3));
+  while (!std::holds_alternative<PrefillEvent>(running.next(10s).value())) {
+  }
+  std::vector<Generation> waiting;
+  for (int i = 0; i < 3; ++i) waiting.push_back(engine.submit(request(2 + i)));
+  try {
+    engine.submit(request(1));
+    FAIL() << "the queue was full";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::queue_full);
+  }
+  const auto position = waiting[2].next(10s);
+  ASSERT_TRUE(position.has_value());
+  EXPECT_EQ(std::get<QueuedEvent>(*position).ahead, 3);
+  release();
+  EXPECT_EQ(collect(running).ids.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(collect(waiting[i]).ids.size(), 2 + i);
+}
+
+TEST_F(EngineTest, DroppingCancelsInPrefillDecodeAndQueue) {
+  Engine engine(options());
+  hang();
+  {
+    const Generation in_prefill = engine.submit(request(5));
+    const Generation in_queue = engine.submit(request(5));
+    std::this_thread::sleep_for(20ms);
+  }
+  wait_idle(engine);  // although the drive still hangs
+  release();
+  {
+    Generation in_decode = engine.submit(request(1'000'000));
+    while (!std::holds_alternative<TokenEvent>(in_decode.next(10s).value())) {
+    }
+  }
+  wait_idle(engine);
+  Generation after = engine.submit(request(48));
+  EXPECT_EQ(collect(after).ids, read_oracle("k3-a").greedy);
+}
+
+TEST_F(EngineTest, AFailedReadIsOneErrorAndTheNextRequestIsAnswered) {
+  Engine engine(options());
+  all([](FaultySource& source) { source.inject({.fault = Fault::eio, .first = 10}); });
+  Generation failing = engine.submit(request(48));
+  Generation waiting = engine.submit(request(48));
+  EXPECT_EQ(error_of(failing), ErrorCode::io);
+  EXPECT_EQ(error_of(waiting), ErrorCode::io);
+  all([](FaultySource& source) { source.clear_faults(); });
+  Generation after = engine.submit(request(48));
+  EXPECT_EQ(collect(after).ids, read_oracle("k3-a").greedy);
+}
+
+TEST_F(EngineTest, TheEndTellsThoseThatRunAndWait) {
+  auto engine = std::make_unique<Engine>(options());
+  hang();
+  Generation running = engine->submit(request(5));
+  Generation waiting = engine->submit(request(5));
+  std::thread releaser([&] {
+    std::this_thread::sleep_for(200ms);
+    release();
+  });
+  engine.reset();
+  EXPECT_EQ(error_of(running), ErrorCode::shutdown);
+  EXPECT_EQ(error_of(waiting), ErrorCode::shutdown);
+  releaser.join();
+}
+
+TEST_F(EngineTest, ManyThreadsAskAtOnce) {
+  EngineOptions wide = options();
+  wide.max_waiting = 64;
+  Engine engine(wide);
+  const Oracle oracle = read_oracle("k3-a");
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      for (int k = 0; k < 3; ++k) {
+        Generation generation = engine.submit(request(4));
+        if ((i + k) % 3 == 0) continue;  // dropped at once
+        const Outcome outcome = collect(generation);
+        if (std::equal(outcome.ids.begin(), outcome.ids.end(), oracle.greedy.begin())) ++right;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 16);
+  wait_idle(engine);
+}
+
+}  // namespace
+}  // namespace penstock::testing

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is asked of the drive, exactly: distinct experts that were not cached, and a page more a
+// read.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "engine/base/buffer.h"
+#include "engine/model/kimi.h"
+#include "tests/model/model_test_support.h"
+
+namespace penstock::testing {
+namespace {
+
+class ExpertAccountingTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    prompt_ = read_oracle(GetParam()).prompt;
+    plan_ = plan_model(oracle_options(GetParam()));
+  }
+  std::unique_ptr<Model> load(std::int64_t slots) const {
+    ModelOptions options = oracle_options(GetParam());
+    options.memory.expert_slots = slots;
+    return load_model(options);
+  }
+  std::int64_t all_slots() const { return std::int64_t{plan_.moe_layers} * plan_.experts; }
+  static std::size_t distinct(std::span<const Token> ids) {
+    return std::set<Token>(ids.begin(), ids.end()).size();
+  }
+  void expect_exact(const ModelStats& stats, std::uint64_t reads) const {
+    EXPECT_EQ(stats.expert_reads, reads);
+    EXPECT_EQ(stats.expert_bytes, reads * plan_.expert_bytes);
+    EXPECT_GE(stats.drive_bytes, stats.expert_bytes + stats.spine_bytes);
+    EXPECT_LE(stats.drive_bytes, stats.expert_bytes + stats.spine_bytes + reads * kPageBytes);
+  }
+
+  std::vector<Token> prompt_;
+  ModelPlan plan_;
+};
+
+TEST_P(ExpertAccountingTest, ASweepReadsEachDistinctExpertOnce) {
+  const auto model = load(all_slots());
+  run_prompt(*model, prompt_, prompt_.size());
+  const ModelStats first = model->stats();
+  expect_exact(first, first.expert_reads);
+  EXPECT_EQ(first.expert_hits, 0U);
+  EXPECT_GE(first.expert_reads, static_cast<std::uint64_t>(plan_.moe_layers * plan_.top_k));
+  EXPECT_LE(first.expert_reads, static_cast<std::uint64_t>(all_slots()));
+  EXPECT_EQ(first.spine_bytes,
+            distinct(prompt_) * static_cast<std::size_t>(model->info().hidden) * 2);
+
+  // All of them are cached now: nothing but embedding rows is read, every use is a hit.
+  run_prompt(*model, prompt_, prompt_.size());
+  const ModelStats second = model->stats();
+  expect_exact(second, first.expert_reads);
+  EXPECT_EQ(second.expert_hits, first.expert_reads);
+
+  // One slot: the same distinct experts, each read once, none found.
+  const auto small = load(1);
+  run_prompt(*small, prompt_, prompt_.size());
+  expect_exact(small->stats(), first.expert_reads);
+  EXPECT_EQ(small->stats().expert_hits, 0U);
+}
+
+TEST_P(ExpertAccountingTest, TokenByTokenWithoutCacheReadsTopKPerLayer) {
+  const auto model = load(1);
+  const std::span<const Token> tokens(prompt_.data(), 5);
+  run_prompt(*model, tokens, 1);
+  const auto per_token = static_cast<std::uint64_t>(plan_.moe_layers * plan_.top_k);
+  const ModelStats stats = model->stats();
+  EXPECT_EQ(stats.expert_reads + stats.expert_hits, 5 * per_token);
+  expect_exact(stats, stats.expert_reads);
+}
+
+TEST_P(ExpertAccountingTest, TwoSequencesInOneSweepShareTheirExperts) {
+  const auto model = load(1);
+  run_prompt(*model, prompt_, prompt_.size());
+  const std::uint64_t alone = model->stats().expert_reads;
+  const auto a = model->new_sequence();
+  const auto b = model->new_sequence();
+  const auto sweep =
+      model->begin({{.sequence = a.get(), .tokens = prompt_, .logits_from = 0, .keep_at = {}},
+                    {.sequence = b.get(), .tokens = prompt_, .logits_from = 0, .keep_at = {}}},
+                   {});
+  while (sweep->step()) {
+  }
+  const std::uint64_t together = model->stats().expert_reads - alone;
+  EXPECT_EQ(together, alone);  // the same tokens want the same experts
+}
+
+TEST_P(ExpertAccountingTest, ScratchStaysWithinThePlan) {
+  const auto model = load(1);
+  run_prompt(*model, prompt_, prompt_.size());
+  EXPECT_LE(dynamic_cast<const KimiModel&>(*model).parts().scratch.reserved_bytes(),
+            plan_.memory.scratch_bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Oracles, ExpertAccountingTest, ::testing::ValuesIn(kOracles),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace penstock::testing
