@@ -29,8 +29,12 @@ struct GenerationRequest {
   std::int64_t max_tokens = 0;  // at least 1; clamped to the room left in the context
   bool ignore_stop = false;     // go on past stop ids
   std::vector<Token> stop_ids;  // besides the model's own
-  bool prompt_logits = false;   // give PromptLogits events
-  bool layer_outputs = false;   // give a LayerOutputs event
+  // Leading blocks of the prompt that other requests may share, as lengths (0: none): behind the
+  // declared tools, and behind the last leading system message. tools_end <= leading_end.
+  std::int64_t tools_end = 0;
+  std::int64_t leading_end = 0;
+  bool prompt_logits = false;  // give PromptLogits events
+  bool layer_outputs = false;  // give a LayerOutputs event
 };
 
 enum class FinishReason : std::uint8_t { stop, length };

@@ -9,6 +9,7 @@ namespace penstock {
 
 struct GenerationStats {
   std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;  // of the prompt: found in a kept state, not computed again
   std::int64_t generated_tokens = 0;
   double prefill_s = 0;
   double decode_s = 0;
