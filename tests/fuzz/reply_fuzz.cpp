@@ -2,6 +2,8 @@
 //
 // Any ids as a reply of K3 or Kimi-Linear, cut anywhere: texts are whole UTF-8, arguments follow
 // their call, and the arguments of calls made of typed elements are JSON unless a limit cut them.
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -57,7 +59,8 @@ std::string base64(std::string_view bytes) {
 }
 
 Tokenizer make_tokenizer() {
-  const std::filesystem::path dir = std::filesystem::temp_directory_path() / "penstock-reply-fuzz";
+  const std::filesystem::path dir = std::filesystem::temp_directory_path() /
+                                    ("penstock-reply-fuzz-" + std::to_string(::getpid()));
   std::filesystem::create_directories(dir);
   std::ofstream ranks(dir / "tiktoken.model");
   int rank = 0;
