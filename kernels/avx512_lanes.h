@@ -106,14 +106,14 @@ inline float reduce_max(__m512 a) {
   return _mm512_cvtss_f32(Ops::max(a, _mm512_permute_ps(a, 0xB1)));
 }
 
-// 32 floats at p; with n below 32 the first n of them, and zeros.
-inline Pair load_pair(const float* p) {
-  return split(load(p), load(p + kLanes));
+// 32 floats at p, at any alignment; with n below 32 the first n of them, and zeros.
+inline Pair load_pair(const void* p) {
+  return split(_mm512_loadu_ps(p), _mm512_loadu_ps(static_cast<const char*>(p) + 64));
 }
 
-inline Pair load_pair(const float* p, int32_t n) {
+inline Pair load_pair(const void* p, int32_t n) {
   return split(_mm512_maskz_loadu_ps(lanes_below(n), p),
-               _mm512_maskz_loadu_ps(lanes_below(n - kLanes), p + kLanes));
+               _mm512_maskz_loadu_ps(lanes_below(n - kLanes), static_cast<const char*>(p) + 64));
 }
 
 }  // namespace

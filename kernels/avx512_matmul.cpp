@@ -1,53 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Matrix products by AVX-512, 8 rows by up to 3 tokens in 24 accumulators: straight from the
-// weights for up to 3 tokens, else from a tile of rows that is decoded once for kTileTokens tokens.
+// Matrix products by AVX-512. Weights are decoded in registers and used at once, 8 rows by up to 3
+// tokens or 4 rows by up to 6 tokens in 24 accumulators; a block of rows that fits L2 goes through
+// all tokens before the next. (Tiles of rows decoded into memory first were slower at every number
+// of tokens, at 4 tokens up to four times.)
 #include "kernels/avx512_lanes.h"
 
 namespace penstock {
 namespace {
 
-constexpr int32_t kRows = 8;         // of one register tile
-constexpr int32_t kTokens = 3;       // of one register tile
-constexpr int32_t kTileRows = 16;    // decoded together
-constexpr int32_t kTileBlocks = 16;  // of 32 columns: 16 KiB per 8 decoded rows, half of L1
-constexpr int32_t kTileTokens = 48;  // share a decoded tile; their accumulators take 48 KiB
+constexpr int32_t kTokens = 6;                    // of one register tile
+constexpr ptrdiff_t kRowBlockBytes = 256 * 1024;  // of weights: a quarter of the smallest L2
 
 // --- One row of each format: block(b) gives columns 32 b to 32 b + 31, part(b, n) the first n of
 // them and zeros. All conversions are exact.
 
 struct F32Row {
-  const float* data;  // at any alignment
-  F32Row(const WeightMatrix& w, ptrdiff_t r)
-      : data(reinterpret_cast<const float*>(w.data + r * w.cols * 4)) {}
-  Pair block(ptrdiff_t b) const {
-    const float* p = data + b * kLaneBlockCols;
-    _mm_prefetch(reinterpret_cast<const char*>(p + 256), _MM_HINT_T0);
-    return load_pair(p);
-  }
-  Pair part(ptrdiff_t b, int32_t n) const { return load_pair(data + b * kLaneBlockCols, n); }
+  static constexpr ptrdiff_t kBlockBytes = 128;
+  const unsigned char* data;
+  F32Row(const WeightMatrix& w, ptrdiff_t r) : data(w.data + r * w.cols * 4) {}
+  Pair block(ptrdiff_t b) const { return load_pair(data + b * kBlockBytes); }
+  Pair part(ptrdiff_t b, int32_t n) const { return load_pair(data + b * kBlockBytes, n); }
 };
 
 struct Bf16Row {
+  static constexpr ptrdiff_t kBlockBytes = 64;
   const unsigned char* data;
   Bf16Row(const WeightMatrix& w, ptrdiff_t r) : data(w.data + r * w.cols * 2) {}
+  // As a pair of columns, the upper one is in place and the lower one a shift away.
   static Pair widen(__m512i values) {
     const __m512i upper = _mm512_set1_epi32(static_cast<int32_t>(0xFFFF0000U));
     return {_mm512_castsi512_ps(_mm512_slli_epi32(values, 16)),
             _mm512_castsi512_ps(_mm512_and_si512(values, upper))};
   }
-  Pair block(ptrdiff_t b) const {
-    const unsigned char* p = data + b * 64;
-    _mm_prefetch(reinterpret_cast<const char*>(p + 1024), _MM_HINT_T0);
-    return widen(_mm512_loadu_si512(p));
-  }
+  Pair block(ptrdiff_t b) const { return widen(_mm512_loadu_si512(data + b * kBlockBytes)); }
   Pair part(ptrdiff_t b, int32_t n) const {
     const auto mask = static_cast<__mmask32>((uint64_t{1} << n) - 1U);
-    return widen(_mm512_maskz_loadu_epi16(mask, data + b * 64));
+    return widen(_mm512_maskz_loadu_epi16(mask, data + b * kBlockBytes));
   }
 };
 
 struct Int8Row {
+  static constexpr ptrdiff_t kBlockBytes = 32;
   const unsigned char* data;
   Int8Row(const WeightMatrix& w, ptrdiff_t r) : data(w.data + r * w.cols) {}
   static Pair widen(__m256i values) {
@@ -56,13 +50,11 @@ struct Int8Row {
             _mm512_cvtepi32_ps(_mm512_srai_epi32(pairs, 8))};
   }
   Pair block(ptrdiff_t b) const {
-    const unsigned char* p = data + b * 32;
-    _mm_prefetch(reinterpret_cast<const char*>(p + 1024), _MM_HINT_T0);
-    return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(data + b * kBlockBytes)));
   }
   Pair part(ptrdiff_t b, int32_t n) const {
     const auto mask = static_cast<__mmask32>((uint64_t{1} << n) - 1U);
-    return widen(_mm256_maskz_loadu_epi8(mask, data + b * 32));
+    return widen(_mm256_maskz_loadu_epi8(mask, data + b * kBlockBytes));
   }
 };
 
@@ -77,31 +69,23 @@ struct PowerTable {
 constexpr PowerTable kPowers;
 
 struct Mxfp4Row {
+  static constexpr ptrdiff_t kBlockBytes = 16;
   const unsigned char* data;
   const unsigned char* scales;
   Mxfp4Row(const WeightMatrix& w, ptrdiff_t r)
       : data(w.data + r * (w.cols / 2)), scales(w.scales + r * (w.cols / kMxfp4BlockCols)) {}
   Pair block(ptrdiff_t b) const {
-    const unsigned char* p = data + b * 16;
-    _mm_prefetch(reinterpret_cast<const char*>(p + 512), _MM_HINT_T0);
+    const auto* p = reinterpret_cast<const __m128i*>(data + b * kBlockBytes);
     const __m512 codes = _mm512_set_ps(-6.0F, -4.0F, -3.0F, -2.0F, -1.5F, -1.0F, -0.5F, -0.0F,  //
                                        6.0F, 4.0F, 3.0F, 2.0F, 1.5F, 1.0F, 0.5F, 0.0F);
     // Scaling the 16 codes costs one multiplication for 32 weights.
     const __m512 table = Ops::mul(codes, Ops::from_bits(kPowers.bits[scales[b]]));
-    const __m512i nibbles =
-        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    const __m512i nibbles = _mm512_cvtepu8_epi32(_mm_loadu_si128(p));
     // The permutation looks at the low four bits of an index only.
     return {_mm512_permutexvar_ps(nibbles, table),
             _mm512_permutexvar_ps(_mm512_srli_epi32(nibbles, 4), table)};
   }
   // Its rows are whole blocks.
-  Pair part(ptrdiff_t b, int32_t) const { return block(b); }
-};
-
-// A row that decode_tile() left in prepared form.
-struct DecodedRow {
-  const float* data;
-  Pair block(ptrdiff_t b) const { return {load(data + b * 32), load(data + b * 32 + 16)}; }
   Pair part(ptrdiff_t b, int32_t) const { return block(b); }
 };
 
@@ -111,74 +95,105 @@ struct DecodedRow {
 struct Step {
   const float* x;
   ptrdiff_t x_stride;
-  ptrdiff_t blocks;  // whole ones, counted from where x and the rows begin
+  ptrdiff_t blocks;  // whole ones
   int32_t rest;      // columns of one more block
-  float* lanes;      // [8][T][16] accumulators; null: start at zero and keep nothing
-  bool first;        // do not read `lanes`
-  bool last;         // reduce into y instead of writing `lanes`
   float* y;          // [T][rows], y_stride apart
   ptrdiff_t y_stride;
-  __mmask8 y_rows;      // rows that exist
-  const float* scales;  // of the rows, at any alignment; null: none
+  __mmask8 y_rows;              // rows that exist
+  const unsigned char* scales;  // floats of the rows; null: none
+  // What is wanted next, for prefetches; 0: nothing. Without them a product from memory took its
+  // time for loading plus its time for computing (mxfp4, 1 token: 8.0 GB/s instead of 11.8).
+  ptrdiff_t rows_ahead;  // bytes from each row to the one that comes in its place
+  ptrdiff_t x_ahead;     // floats from x to the one that comes in its place
 };
 
-template <int T>
-using Sums = __m512[kRows][static_cast<size_t>(T)];
+template <int R, int T>
+using Sums = __m512[static_cast<size_t>(R)][static_cast<size_t>(T)];
 
-template <int T>
-inline void store_sums(const Step& s, const Sums<T>& sum) {
-#pragma GCC unroll 3
+template <int R, int T>
+inline void store_sums(const Step& s, const Sums<R, T>& sum) {
+#pragma GCC unroll 6
   for (int t = 0; t < T; ++t) {
-    const __m128 low = reduce(sum[0][t], sum[1][t], sum[2][t], sum[3][t]);
-    const __m128 high = reduce(sum[4][t], sum[5][t], sum[6][t], sum[7][t]);
-    __m256 y = _mm256_insertf128_ps(_mm256_castps128_ps256(low), high, 1);
-    if (s.scales != nullptr) y = _mm256_mul_ps(y, _mm256_maskz_loadu_ps(s.y_rows, s.scales));
-    _mm256_mask_storeu_ps(s.y + t * s.y_stride, s.y_rows, y);
+#pragma GCC unroll 2
+    for (int r = 0; r < R; r += 4) {
+      const auto rows = static_cast<__mmask8>(s.y_rows >> r & 15);
+      __m128 y = reduce(sum[r][t], sum[r + 1][t], sum[r + 2][t], sum[r + 3][t]);
+      if (s.scales != nullptr) y = _mm_mul_ps(y, _mm_maskz_loadu_ps(rows, s.scales + 4 * r));
+      _mm_mask_storeu_ps(s.y + t * s.y_stride + r, rows, y);
+    }
   }
 }
 
-template <int T>
-inline void fuse(const float* x, ptrdiff_t x_stride, int r, Pair w, Sums<T>& sum) {
-#pragma GCC unroll 3
+template <int R, int T>
+inline void fuse(const float* x, ptrdiff_t x_stride, int r, Pair w, Sums<R, T>& sum) {
+#pragma GCC unroll 6
   for (int t = 0; t < T; ++t) {
     sum[r][t] = _mm512_fmadd_ps(w.even, load(x + t * x_stride), sum[r][t]);
     sum[r][t] = _mm512_fmadd_ps(w.odd, load(x + t * x_stride + kLanes), sum[r][t]);
   }
 }
 
-template <class Row, int T>
-void register_tile(const Row (&rows)[kRows], const Step& s) {
-  Sums<T> sum;
+// What comes `ahead` bytes after block b: over all blocks, each cache line of each row once.
+template <class Row, int R>
+inline void prefetch_rows(const Row* rows, ptrdiff_t b, ptrdiff_t ahead) {
+  constexpr ptrdiff_t kEvery = Row::kBlockBytes < 64 ? 64 / Row::kBlockBytes : 1;
+  constexpr ptrdiff_t kCount = R / kEvery;
+  const ptrdiff_t first = b % kEvery * kCount;
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 3
-    for (int t = 0; t < T; ++t) {
-      sum[r][t] = s.first ? _mm512_setzero_ps() : load(s.lanes + (r * T + t) * kLanes);
+  for (ptrdiff_t i = 0; i < kCount; ++i) {
+    const char* p = reinterpret_cast<const char*>(rows[first + i].data) + b * Row::kBlockBytes;
+    for (ptrdiff_t line = 0; line < Row::kBlockBytes; line += 64) {
+      _mm_prefetch(p + line + ahead, _MM_HINT_T1);
     }
-  }
-  const float* x = s.x;
-  for (ptrdiff_t b = 0; b < s.blocks; ++b, x += kLaneBlockCols) {
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) fuse<T>(x, s.x_stride, r, rows[r].block(b), sum);
-  }
-  if (s.rest != 0) {
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) fuse<T>(x, s.x_stride, r, rows[r].part(s.blocks, s.rest), sum);
-  }
-  if (s.last) return store_sums<T>(s, sum);
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 3
-    for (int t = 0; t < T; ++t) _mm512_storeu_ps(s.lanes + (r * T + t) * kLanes, sum[r][t]);
   }
 }
 
+template <int T>
+inline void prefetch_tokens(const float* x, ptrdiff_t x_stride) {
+#pragma GCC unroll 6
+  for (int t = 0; t < T; ++t) {
+    _mm_prefetch(reinterpret_cast<const char*>(x + t * x_stride), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(x + t * x_stride + kLanes), _MM_HINT_T0);
+  }
+}
+
+template <class Row, int R, int T>
+void register_tile(const Row* rows, const Step& s) {
+  Sums<R, T> sum;
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 6
+    for (int t = 0; t < T; ++t) sum[r][t] = _mm512_setzero_ps();
+  }
+  const float* x = s.x;
+  for (ptrdiff_t b = 0; b < s.blocks; ++b, x += kLaneBlockCols) {
+    if (s.rows_ahead != 0) prefetch_rows<Row, R>(rows, b, s.rows_ahead);
+    if (s.x_ahead != 0) prefetch_tokens<T>(x + s.x_ahead, s.x_stride);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) fuse<R, T>(x, s.x_stride, r, rows[r].block(b), sum);
+  }
+  if (s.rest != 0) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      fuse<R, T>(x, s.x_stride, r, rows[r].part(s.blocks, s.rest), sum);
+    }
+  }
+  store_sums<R, T>(s, sum);
+}
+
+constexpr int32_t rows_for(int32_t tokens) {
+  return tokens <= 3 ? 8 : 4;
+}
+
 template <class Row>
-void register_tile(const Row (&rows)[kRows], int32_t tokens, const Step& s) {
+void register_tile(const Row* rows, int32_t tokens, const Step& s) {
   switch (tokens) {
-    case 1: return register_tile<Row, 1>(rows, s);
-    case 2: return register_tile<Row, 2>(rows, s);
-    default: return register_tile<Row, 3>(rows, s);
+    case 1: return register_tile<Row, rows_for(1), 1>(rows, s);
+    case 2: return register_tile<Row, rows_for(2), 2>(rows, s);
+    case 3: return register_tile<Row, rows_for(3), 3>(rows, s);
+    case 4: return register_tile<Row, rows_for(4), 4>(rows, s);
+    case 5: return register_tile<Row, rows_for(5), 5>(rows, s);
+    default: return register_tile<Row, rows_for(6), 6>(rows, s);
   }
 }
 
@@ -211,112 +226,35 @@ int32_t smaller(int32_t a, int32_t b) {
   return a < b ? a : b;
 }
 
-// The output side of a step: rows [r, r + 8) below row_end.
-void set_rows(const WeightMatrix& w, int32_t r, int32_t row_end, Step* s) {
-  s->y_rows = static_cast<__mmask8>(lanes_below(row_end - r));
-  s->scales = w.format == WeightFormat::int8_rows
-                  ? reinterpret_cast<const float*>(w.scales + static_cast<ptrdiff_t>(r) * 4)
-                  : nullptr;
-}
-
 // What one call of run() works on.
 struct Product {
   const WeightMatrix& w;
   int32_t row_begin;
   int32_t row_end;
-  const float* x;  // prepared
+  const float* x;  // [tokens], prepared or plain
   int32_t tokens;
   float* y;
   ptrdiff_t ldy;
 };
 
-// Up to 3 tokens: every weight is read once and used from the register.
+// Rows [row, end) times tokens [t, t + tokens); rows_for(tokens) at a time.
 template <class Row>
-void multiply_few(const Product& p) {
-  const int32_t last = p.row_end - 1;
-  for (int32_t r = p.row_begin; r < p.row_end; r += kRows) {
-    const Row rows[kRows] = {
-        {p.w, r},
-        {p.w, smaller(r + 1, last)},
-        {p.w, smaller(r + 2, last)},
-        {p.w, smaller(r + 3, last)},
-        {p.w, smaller(r + 4, last)},
-        {p.w, smaller(r + 5, last)},
-        {p.w, smaller(r + 6, last)},
-        {p.w, smaller(r + 7, last)},
-    };
-    Step s{};
-    s.x = p.x;
-    s.x_stride = padded(p.w.cols);
-    s.blocks = p.w.cols / kLaneBlockCols;
-    s.rest = p.w.cols % kLaneBlockCols;
-    s.first = true;
-    s.last = true;
-    s.y = p.y + (r - p.row_begin);
-    s.y_stride = p.ldy;
-    set_rows(p.w, r, p.row_end, &s);
-    register_tile(rows, p.tokens, s);
-  }
-}
-
-// Rows [row, row + 16) below row_end, blocks [block, block + blocks), in prepared form.
-template <class Row>
-void decode_tile(const WeightMatrix& w, int32_t row, int32_t row_end, int32_t block, int32_t blocks,
-                 float* out) {
-  for (int32_t i = 0; i < kTileRows; ++i, out += kTileBlocks * kLaneBlockCols) {
-    const Row from(w, smaller(row + i, row_end - 1));
-    for (int32_t b = 0; b < blocks; ++b) {
-      const int32_t left = w.cols - (block + b) * kLaneBlockCols;
-      const Pair pair = left < kLaneBlockCols ? from.part(block + b, left) : from.block(block + b);
-      _mm512_store_ps(out + b * kLaneBlockCols, pair.even);
-      _mm512_store_ps(out + b * kLaneBlockCols + kLanes, pair.odd);
+void multiply_rows(const Product& p, int32_t row, int32_t end, int32_t t, int32_t tokens, Step s) {
+  const ptrdiff_t x_ahead = t + tokens < p.tokens ? tokens * s.x_stride : 0;
+  const int32_t step = rows_for(tokens);
+  s.x = p.x + t * s.x_stride;
+  for (int32_t r = row; r < end; r += step) {
+    const auto at = [&](int32_t i) { return Row(p.w, smaller(r + i, end - 1)); };
+    const Row rows[8] = {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)};
+    // Rows come from memory for the first tokens only, and the next tokens once per row block.
+    s.rows_ahead = t == 0 && r + step < p.row_end ? step * s.blocks * Row::kBlockBytes : 0;
+    s.x_ahead = r == row ? x_ahead : 0;
+    s.y = p.y + t * p.ldy + (r - p.row_begin);
+    s.y_rows = static_cast<__mmask8>(lanes_below(end - r));
+    if (p.w.format == WeightFormat::int8_rows) {
+      s.scales = p.w.scales + static_cast<ptrdiff_t>(r) * 4;
     }
-  }
-}
-
-struct Tile {
-  alignas(64) float weights[kTileRows][kTileBlocks * kLaneBlockCols];
-  alignas(64) float lanes[kTileRows * kTileTokens * kLanes];
-};
-
-// The decoded rows [row, row + 16) and blocks [block, block + blocks) times tokens
-// [token, token + tokens).
-void multiply_tile(const Product& p, int32_t row, int32_t token, int32_t tokens, int32_t block,
-                   int32_t blocks, Tile* tile) {
-  Step s{};
-  s.x_stride = padded(p.w.cols);
-  s.blocks = blocks;
-  s.first = block == 0;
-  s.last = (block + blocks) * kLaneBlockCols >= p.w.cols;
-  s.y_stride = p.ldy;
-  for (int32_t half = 0; half < kTileRows && row + half < p.row_end; half += kRows) {
-    DecodedRow rows[kRows];
-    for (int32_t r = 0; r < kRows; ++r) rows[r].data = tile->weights[half + r];
-    set_rows(p.w, row + half, p.row_end, &s);
-    for (int32_t t = 0; t < tokens; t += kTokens) {
-      s.x = p.x + (token + t) * s.x_stride + static_cast<ptrdiff_t>(block) * kLaneBlockCols;
-      s.lanes = tile->lanes + (half * kTileTokens + t * kRows) * kLanes;
-      s.y = p.y + (token + t) * p.ldy + (row + half - p.row_begin);
-      register_tile(rows, tokens - t, s);
-    }
-  }
-}
-
-// Many tokens: weights are decoded once per kTileTokens tokens; lane sums go from one range of
-// columns to the next, so the order is that of multiply_few().
-template <class Row>
-void multiply_many(const Product& p) {
-  Tile tile;
-  const int32_t all_blocks = static_cast<int32_t>(padded(p.w.cols) / kLaneBlockCols);
-  for (int32_t row = p.row_begin; row < p.row_end; row += kTileRows) {
-    for (int32_t token = 0; token < p.tokens; token += kTileTokens) {
-      const int32_t tokens = smaller(kTileTokens, p.tokens - token);
-      for (int32_t block = 0; block < all_blocks; block += kTileBlocks) {
-        const int32_t blocks = smaller(kTileBlocks, all_blocks - block);
-        decode_tile<Row>(p.w, row, p.row_end, block, blocks, tile.weights[0]);
-        multiply_tile(p, row, token, tokens, block, blocks, &tile);
-      }
-    }
+    register_tile(rows, tokens, s);
   }
 }
 
@@ -324,10 +262,18 @@ template <class Row>
 void matmul(const WeightMatrix& w, int32_t row_begin, int32_t row_end, const void* prepared,
             int32_t tokens, float* y, ptrdiff_t ldy) {
   const Product p{w, row_begin, row_end, static_cast<const float*>(prepared), tokens, y, ldy};
-  if (tokens <= kTokens) {
-    multiply_few<Row>(p);
-  } else {
-    multiply_many<Row>(p);
+  Step s{};
+  s.x_stride = padded(w.cols);
+  s.blocks = w.cols / kLaneBlockCols;
+  s.rest = w.cols % kLaneBlockCols;
+  s.y_stride = ldy;
+  const ptrdiff_t group_bytes = 8 * (s.blocks + 1) * Row::kBlockBytes;
+  const int32_t row_block = 8 * static_cast<int32_t>(kRowBlockBytes / group_bytes + 1);
+  for (int32_t row = row_begin; row < row_end; row += row_block) {
+    const int32_t end = row_end - row < row_block ? row_end : row + row_block;
+    for (int32_t t = 0; t < tokens; t += kTokens) {
+      multiply_rows<Row>(p, row, end, t, smaller(kTokens, tokens - t), s);
+    }
   }
 }
 
