@@ -24,8 +24,7 @@ namespace {
 
 // The system's page may be larger than ours: 16 KiB on macOS arm64, 64 KiB on some aarch64 kernels.
 std::size_t system_page_bytes() {
-  static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  return bytes;
+  return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
 void advise_huge_pages([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t bytes) {

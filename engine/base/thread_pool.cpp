@@ -64,6 +64,8 @@ constexpr int kMaxThreads = 0xFFFF;
 
 }  // namespace
 
+// What the caller, joining workers and range takers write lies on cache lines of their own.
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct ThreadPool::Shared {
   Job job;  // written by the caller while no worker can have joined
   alignas(kCacheLineBytes) std::atomic<std::int64_t> next_range{0};
@@ -78,6 +80,9 @@ struct ThreadPool::Shared {
   std::atomic<bool> quit{false};
   std::vector<std::thread> workers;
 
+  Shared() = default;
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
   ~Shared();
   void work(int worker);
   bool joinable(std::uint64_t seen) const;

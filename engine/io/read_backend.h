@@ -22,9 +22,9 @@ struct ReadPiece {
   std::size_t bytes = 0;
   std::size_t needed = 0;
   std::byte* memory = nullptr;
-  bool direct = false;    // through source->direct_fd(), else through source->read()
-  int failures = 0;       // for the owner, as it was started
-  void* owner = nullptr;  // likewise
+  bool direct = false;  // through source->direct_fd(), else through source->read()
+  int failures = 0;     // the queue's own, as is `owner`: a back end hands both back unchanged
+  void* owner = nullptr;
 };
 
 struct ReadCompletion {
