@@ -25,10 +25,10 @@ struct EngineOptions {
 };
 
 struct GenerationRequest {
-  std::vector<Token> prompt;    // at least one id, all in [0, vocab)
-  std::int64_t max_tokens = 0;  // at least 1; clamped to the room left in the context
-  bool ignore_stop = false;     // go on past stop ids
-  std::vector<Token> stop_ids;  // besides the model's own
+  std::vector<Token> prompt{};    // at least one id, all in [0, vocab)
+  std::int64_t max_tokens = 0;    // at least 1; clamped to the room left in the context
+  bool ignore_stop = false;       // go on past stop ids
+  std::vector<Token> stop_ids{};  // besides the model's own
   // Leading blocks of the prompt that other requests may share, as lengths (0: none): behind the
   // declared tools, and behind the last leading system message. tools_end <= leading_end.
   std::int64_t tools_end = 0;

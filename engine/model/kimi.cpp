@@ -63,7 +63,10 @@ KimiModel::KimiModel(KimiFiles files, const Kernels& kernels, int threads, const
            .vocab = config.vocab,
            .max_context = max_context,
            .stop_ids = config.stop_ids,
-           .chunk_tokens = plan.chunk_tokens};
+           .chunk_tokens = plan.chunk_tokens,
+           .kept_budget_bytes = plan.kept_bytes,
+           .kept_state_bytes = parts_.state_shape.kda_bytes() + size(config.vocab) * sizeof(float),
+           .latent_bytes_per_token = parts_.state_shape.block_bytes() / kAttentionBlock};
 }
 
 ModelStats KimiModel::stats() const {
@@ -81,6 +84,10 @@ std::unique_ptr<SequenceState> KimiModel::new_sequence() {
 
 std::unique_ptr<SequenceState> KimiModel::new_sequence(const KeptState& start) {
   return std::make_unique<KimiSequence>(parts_.state_shape, dynamic_cast<const KimiKept&>(start));
+}
+
+std::shared_ptr<const KeptState> KimiModel::keep(std::unique_ptr<SequenceState> sequence) {
+  return dynamic_cast<KimiSequence&&>(*sequence).keep();
 }
 
 void KimiModel::check(const std::vector<Slice>& slices) const {

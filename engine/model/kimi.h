@@ -69,6 +69,7 @@ class KimiModel final : public Model {
   ModelStats stats() const override;
   std::unique_ptr<SequenceState> new_sequence() override;
   std::unique_ptr<SequenceState> new_sequence(const KeptState& start) override;
+  std::shared_ptr<const KeptState> keep(std::unique_ptr<SequenceState> sequence) override;
   std::unique_ptr<Sweep> begin(std::vector<Slice> slices, const SweepOptions& options) override;
 
   const KimiParts& parts() const { return parts_; }

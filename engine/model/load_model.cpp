@@ -49,7 +49,7 @@ KimiFiles open_files(const ModelOptions& options) {
   return files;
 }
 
-MemoryNeeds needs_of(const KimiFiles& files) {
+MemoryNeeds needs_of(const KimiFiles& files, std::int64_t context) {
   const ModelConfig& config = files.config;
   const StateShape shape(config);
   const auto experts = static_cast<std::uint64_t>(config.moe_layers()) *
@@ -64,6 +64,9 @@ MemoryNeeds needs_of(const KimiFiles& files) {
   needs.scratch_bytes_fixed = scratch_bytes_fixed(config);
   needs.scratch_bytes_per_token = scratch_bytes_per_token(config);
   needs.process_bytes = kProcessBytes + experts * kIndexBytesPerExpert;
+  needs.kept_state_bytes = shape.kda_bytes() +
+                           static_cast<std::uint64_t>(config.vocab) * sizeof(float) +
+                           static_cast<std::uint64_t>(context) * needs.latent_bytes_per_token;
   needs.expert_slot_bytes = files.experts->slot_bytes();
   needs.top_k = config.moe.top_k;
   needs.total_experts = static_cast<std::int64_t>(experts);
@@ -83,7 +86,7 @@ MemoryPlan make_plan(const KimiFiles& files, const ModelOptions& options, std::i
   MemoryOptions memory = options.memory;
   if (memory.budget_bytes == 0) memory.budget_bytes = default_memory_budget(system_memory());
   memory.context_tokens = context;
-  return plan_memory(needs_of(files), memory);
+  return plan_memory(needs_of(files, context), memory);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/base/stop_flag.h"
@@ -33,8 +34,8 @@ class KeptState {
  public:
   virtual ~KeptState() = default;
   virtual std::int64_t length() const = 0;
-  virtual std::uint64_t memory_bytes()
-      const = 0;  // its own; shared latent blocks are counted once each
+  // Bytes of its parts that are not in `counted` yet; they join it. States share latent blocks.
+  virtual std::uint64_t memory_bytes(std::unordered_set<const void*>* counted) const = 0;
   // Logits after its last token [vocab], when the sweep that kept it computed them; else empty.
   virtual std::span<const float> logits() const = 0;
 };
@@ -92,8 +93,11 @@ struct ModelInfo {
   std::int32_t hidden;
   std::int32_t vocab;
   std::int64_t max_context;
-  std::vector<Token> stop_ids;  // end of text, as config and generation_config say
-  std::int32_t chunk_tokens;    // tokens per sweep that the memory plan grants
+  std::vector<Token> stop_ids;      // end of text, as config and generation_config say
+  std::int32_t chunk_tokens;        // tokens per sweep that the memory plan grants
+  std::uint64_t kept_budget_bytes;  // for kept states, by the memory plan
+  std::uint64_t kept_state_bytes;   // of one kept state, without its latents
+  std::uint64_t latent_bytes_per_token;
 };
 
 class Model {
@@ -104,6 +108,9 @@ class Model {
 
   virtual std::unique_ptr<SequenceState> new_sequence() = 0;
   virtual std::unique_ptr<SequenceState> new_sequence(const KeptState& start) = 0;
+
+  // Turns a sequence into a state kept at its committed length, without logits. Copies nothing.
+  virtual std::shared_ptr<const KeptState> keep(std::unique_ptr<SequenceState> sequence) = 0;
 
   // `tokens` of the slices must outlive the sweep; ids must be in [0, vocab), total tokens at most
   // info().chunk_tokens. Throws Error(bad_request) otherwise.

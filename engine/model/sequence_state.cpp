@@ -60,6 +60,14 @@ float* LatentCache::row(std::size_t mla_layer, std::int64_t position) const {
          (mla_layer * kAttentionBlock + in_block) * shape_.cache_width;
 }
 
+std::uint64_t KimiKept::memory_bytes(std::unordered_set<const void*>* counted) const {
+  std::uint64_t bytes = kda.bytes() + last_logits.size() * sizeof(float);
+  for (const auto& block : latents.blocks()) {
+    if (counted->insert(block.get()).second) bytes += block->memory.size();
+  }
+  return bytes;
+}
+
 KimiSequence::KimiSequence(const StateShape& shape)
     : kda_{KdaState(shape), KdaState(shape)}, latents_(shape) {}
 
@@ -68,6 +76,12 @@ KimiSequence::KimiSequence(const StateShape& shape, const KimiKept& start)
       latents_(start.latents, start.length()),
       length_(start.length()) {
   kda_[0].copy(start.kda);
+}
+
+std::shared_ptr<KimiKept> KimiSequence::keep() && {
+  // Blocks past the committed length would be kept without use.
+  LatentCache latents(latents_, length_);
+  return std::make_shared<KimiKept>(std::move(kda_[current_]), std::move(latents), length_);
 }
 
 }  // namespace penstock

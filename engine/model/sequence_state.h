@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "engine/base/buffer.h"
@@ -43,6 +45,7 @@ class KdaState {
   float* conv(std::size_t kda_layer) const;       // [conv_taps - 1][3][width]
   void copy_layer(const KdaState& from, std::size_t kda_layer);
   void copy(const KdaState& from);
+  std::size_t bytes() const { return memory_.size(); }
 
  private:
   StateShape shape_;
@@ -64,7 +67,7 @@ class LatentCache {
 
   void reserve(std::int64_t positions);  // makes room; never moves what is there
   float* row(std::size_t mla_layer, std::int64_t position) const;  // [cache_width]
-  std::size_t blocks() const { return blocks_.size(); }
+  const std::vector<std::shared_ptr<LatentBlock>>& blocks() const { return blocks_; }
 
  private:
   StateShape shape_;
@@ -73,17 +76,14 @@ class LatentCache {
 
 class KimiKept final : public KeptState {
  public:
+  // Room for a state that a sweep fills.
   KimiKept(const StateShape& shape, std::int64_t length)
-      : kda(shape),
-        latents(shape),
-        length_(length),
-        block_bytes_(shape.block_bytes()),
-        kda_bytes_(shape.kda_bytes()) {}
+      : kda(shape), latents(shape), length_(length) {}
+  KimiKept(KdaState kda_state, LatentCache latent_cache, std::int64_t length)
+      : kda(std::move(kda_state)), latents(std::move(latent_cache)), length_(length) {}
 
   std::int64_t length() const override { return length_; }
-  std::uint64_t memory_bytes() const override {
-    return kda_bytes_ + latents.blocks() * block_bytes_ + last_logits.size() * sizeof(float);
-  }
+  std::uint64_t memory_bytes(std::unordered_set<const void*>* counted) const override;
   std::span<const float> logits() const override { return last_logits; }
 
   KdaState kda;
@@ -92,8 +92,6 @@ class KimiKept final : public KeptState {
 
  private:
   std::int64_t length_;
-  std::size_t block_bytes_;
-  std::size_t kda_bytes_;
 };
 
 class KimiSequence final : public SequenceState {
@@ -106,6 +104,8 @@ class KimiSequence final : public SequenceState {
   const KdaState& committed() const { return kda_[current_]; }
   KdaState& next() { return kda_[1 - current_]; }
   LatentCache& latents() { return latents_; }
+
+  std::shared_ptr<KimiKept> keep() &&;  // ends the sequence
 
   // What was written to next() and to the latents past length() becomes the state.
   void commit(std::int64_t new_tokens) {

@@ -39,7 +39,7 @@ std::vector<Term> terms(const MemoryPlan& plan) {
   return {{"spine", plan.spine_bytes},          {"small tensors", plan.vector_bytes},
           {"sequence state", plan.state_bytes}, {"latents", plan.latent_bytes},
           {"scratch", plan.scratch_bytes},      {"process", plan.process_bytes},
-          {"expert slots", plan.expert_bytes}};
+          {"kept states", plan.kept_bytes},     {"expert slots", plan.expert_bytes}};
 }
 
 std::uint64_t sum(const MemoryPlan& plan) {
@@ -83,6 +83,8 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const MemoryOptions& options) {
     const std::uint64_t more = std::min<std::uint64_t>(quarter / per_token, kMaxSweepTokens - 1);
     set_chunk(needs, static_cast<std::int32_t>(more + 1), plan);
   }
+  plan.kept_bytes = std::min((plan.budget_bytes - sum(plan)) / 4,
+                             multiply(needs.kept_state_bytes, kMaxKeptStates));
   if (!slots_given && needs.expert_slot_bytes > 0) {
     const std::uint64_t left = plan.budget_bytes - sum(plan);
     const std::uint64_t room = positive(needs.total_experts - plan.expert_slots);

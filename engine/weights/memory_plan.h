@@ -16,7 +16,8 @@ struct MemoryNeeds {
   std::uint64_t latent_bytes_per_token = 0;  // MLA cache
   std::uint64_t scratch_bytes_fixed = 0;     // a sweep, whatever its length
   std::uint64_t scratch_bytes_per_token = 0;
-  std::uint64_t process_bytes = 0;  // program, index, threads
+  std::uint64_t process_bytes = 0;     // program, index, threads
+  std::uint64_t kept_state_bytes = 0;  // one kept state, whole context
   std::uint64_t expert_slot_bytes = 0;
   std::int32_t top_k = 0;          // routed experts of one token in one layer
   std::int64_t total_experts = 0;  // of all layers
@@ -30,6 +31,7 @@ struct MemoryOptions {
 };
 
 inline constexpr std::int32_t kMaxSweepTokens = 4096;
+inline constexpr std::uint64_t kMaxKeptStates = 8;  // four of the running chat, four of others
 
 struct MemoryPlan {
   std::uint64_t budget_bytes;
@@ -39,6 +41,7 @@ struct MemoryPlan {
   std::uint64_t latent_bytes;
   std::uint64_t scratch_bytes;
   std::uint64_t process_bytes;
+  std::uint64_t kept_bytes;    // kept states: a use of spare memory, not part of the floor
   std::uint64_t expert_bytes;  // all slots
   std::int64_t expert_slots;
   std::int32_t chunk_tokens;
@@ -47,7 +50,8 @@ struct MemoryPlan {
   bool fits;                  // floor_bytes <= budget_bytes
 };
 
-// Floor first, then sweep length (up to a quarter of what is left), then expert slots.
+// Floor first, then sweep length and kept states (up to a quarter each of what is left), then
+// expert slots.
 MemoryPlan plan_memory(const MemoryNeeds& needs, const MemoryOptions& options);
 
 // The sum, one line per term, for `penstock plan`.

@@ -246,6 +246,74 @@ TEST_F(EngineTest, TheEndTellsThoseThatRunAndWait) {
   releaser.join();
 }
 
+// What the reuse of states saves, and that it changes nothing. The prompts stand for: a chat with
+// tools and a system text, its next turn, the same prompt again, another chat behind the same
+// tools, a request without tools in between.
+TEST_F(EngineTest, StartsFromKeptStatesWithTheSameTokens) {
+  const std::vector<Token> base = read_oracle("k3-a").prompt;
+  const auto ask = [&](Engine& engine, std::vector<Token> prompt, std::int64_t tools_end,
+                       std::int64_t leading_end) {
+    Generation generation = engine.submit({.prompt = std::move(prompt),
+                                           .max_tokens = 12,
+                                           .ignore_stop = true,
+                                           .tools_end = tools_end,
+                                           .leading_end = leading_end});
+    return collect(generation);
+  };
+  const auto fresh = [&](const std::vector<Token>& prompt) {
+    Engine engine(options());
+    const Outcome outcome = ask(engine, prompt, 0, 0);
+    EXPECT_EQ(outcome.done->stats.cached_tokens, 0);
+    return outcome.ids;
+  };
+  Engine engine(options());
+  const Outcome first = ask(engine, base, 10, 20);
+  EXPECT_EQ(first.done->stats.cached_tokens, 0);
+  EXPECT_EQ(first.ids, fresh(base));
+
+  const Outcome again = ask(engine, base, 10, 20);  // regenerate
+  EXPECT_EQ(again.done->stats.cached_tokens, static_cast<std::int64_t>(base.size()));
+  EXPECT_EQ(again.ids, first.ids);
+
+  const std::vector<Token> title(base.rbegin(), base.rbegin() + 15);
+  EXPECT_EQ(ask(engine, title, 0, 0).done->stats.cached_tokens, 0);
+
+  std::vector<Token> turn = base;  // what was generated but the last id was run
+  turn.insert(turn.end(), first.ids.begin(), first.ids.end());
+  turn.insert(turn.end(), {5, 6, 7});
+  const Outcome next = ask(engine, turn, 10, 20);
+  EXPECT_EQ(next.done->stats.cached_tokens, static_cast<std::int64_t>(base.size()) + 11);
+  EXPECT_EQ(next.ids, fresh(turn));
+
+  std::vector<Token> without_reply = base;  // a client that drops what the model wrote
+  without_reply.insert(without_reply.end(), {9, 9, 9});
+  const Outcome dropped = ask(engine, without_reply, 10, 20);
+  EXPECT_EQ(dropped.done->stats.cached_tokens, static_cast<std::int64_t>(base.size()));
+  EXPECT_EQ(dropped.ids, fresh(without_reply));
+
+  std::vector<Token> other(base.begin(), base.begin() + 10);  // same tools, another system text
+  other.insert(other.end(), {300, 301, 302, 303});
+  const Outcome second_chat = ask(engine, other, 10, 14);
+  EXPECT_EQ(second_chat.done->stats.cached_tokens, 10);
+  EXPECT_EQ(second_chat.ids, fresh(other));
+}
+
+TEST_F(EngineTest, KeepsWhatACancelledRequestHadCommitted) {
+  EngineOptions small = options();
+  small.model.memory.chunk_tokens = 8;
+  Engine engine(small);
+  {
+    Generation generation = engine.submit(request(1'000'000));
+    while (!std::holds_alternative<TokenEvent>(generation.next(10s).value())) {
+    }
+  }
+  wait_idle(engine);
+  Generation after = engine.submit(request(48));
+  const Outcome outcome = collect(after);
+  EXPECT_EQ(outcome.done->stats.cached_tokens, 37);
+  EXPECT_EQ(outcome.ids, read_oracle("k3-a").greedy);
+}
+
 TEST_F(EngineTest, ManyThreadsAskAtOnce) {
   EngineOptions wide = options();
   wide.max_waiting = 64;

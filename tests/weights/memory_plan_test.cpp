@@ -24,7 +24,7 @@ MemoryNeeds k3_needs() {
 
 std::uint64_t sum(const MemoryPlan& plan) {
   return plan.spine_bytes + plan.vector_bytes + plan.state_bytes + plan.latent_bytes +
-         plan.scratch_bytes + plan.process_bytes + plan.expert_bytes;
+         plan.scratch_bytes + plan.process_bytes + plan.kept_bytes + plan.expert_bytes;
 }
 
 TEST(MemoryPlan, FloorHoldsOneTokenAndTopKExperts) {
@@ -51,6 +51,20 @@ TEST(MemoryPlan, SweepTakesAQuarterOfTheRestAndSlotsTheRemainder) {
   EXPECT_EQ(plan.expert_slots, 16 + static_cast<std::int64_t>(left / needs.expert_slot_bytes));
   EXPECT_LE(sum(plan), plan.budget_bytes);
   EXPECT_GT(sum(plan) + needs.expert_slot_bytes, plan.budget_bytes);
+}
+
+TEST(MemoryPlan, KeptStatesTakeSpareMemoryOnly) {
+  MemoryNeeds needs = k3_needs();
+  needs.kept_state_bytes = 1000;
+  MemoryOptions options{.budget_bytes = UINT64_C(1) << 40U, .context_tokens = 10};
+  EXPECT_EQ(plan_memory(needs, options).kept_bytes, kMaxKeptStates * 1000);
+  options.budget_bytes = plan_memory(needs, options).floor_bytes;
+  const MemoryPlan tight = plan_memory(needs, options);
+  EXPECT_TRUE(tight.fits);
+  EXPECT_EQ(tight.kept_bytes, 0U);
+  options.budget_bytes += 2000;
+  options.chunk_tokens = 1;
+  EXPECT_EQ(plan_memory(needs, options).kept_bytes, 500U);
 }
 
 TEST(MemoryPlan, SweepAndSlotsHaveAnEnd) {
