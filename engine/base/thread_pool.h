@@ -14,7 +14,8 @@ namespace penstock {
 
 class ThreadPool {
  public:
-  // `threads` counts the caller: threads - 1 workers are started. threads >= 1.
+  // `threads` counts the caller: threads - 1 workers are started. Throws Error(usage) unless
+  // 1 <= threads <= 65535, Error(memory) when the system gives no more threads.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

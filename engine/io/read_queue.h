@@ -30,7 +30,8 @@ struct ReadOp {
   bool direct = true;  // false: through the page cache and not widened (small, popular reads)
 };
 
-// Bytes of the whole pages that [offset, offset + bytes) touches.
+// Bytes of the whole pages that [offset, offset + bytes) touches: the memory that a read needs.
+// What is asked of the drive is less where the source's direct_unit() is finer.
 std::size_t widened_bytes(std::uint64_t offset, std::size_t bytes);
 
 struct ReadQueueOptions {
@@ -39,12 +40,11 @@ struct ReadQueueOptions {
   int retries = 2;                       // of a failed piece, before its read fails
 };
 
-class ReadBackend;
-
 class ReadQueue {
  public:
+  // Throws Error(usage) for options out of range, Error(memory) when no thread can be started.
   explicit ReadQueue(const ReadQueueOptions& options = {});
-  ~ReadQueue();  // cancels what is left
+  ~ReadQueue();  // cancels what is left and waits for the pieces that were started
   ReadQueue(const ReadQueue&) = delete;
   ReadQueue& operator=(const ReadQueue&) = delete;
 
