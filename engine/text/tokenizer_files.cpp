@@ -92,14 +92,19 @@ std::string hex_byte(unsigned byte) {
   return {'0', 'x', kDigits[byte / 16], kDigits[byte % 16]};
 }
 
+// As a JSON string: control characters would break the line of a message.
+std::string json_quoted(std::string_view text) {
+  return nlohmann::json(text).dump();
+}
+
 // Sorted, a name that is the start of another one stands right before one that it starts.
 void check_distinct(const std::vector<std::string>& names, const std::string& file) {
   std::vector<std::string_view> sorted(names.begin(), names.end());
   std::sort(sorted.begin(), sorted.end());
   for (std::size_t i = 1; i < sorted.size(); ++i) {
     if (sorted[i].substr(0, sorted[i - 1].size()) == sorted[i - 1]) {
-      fail(file, "special token \"" + std::string(sorted[i - 1]) + "\" is also the start of \"" +
-                     std::string(sorted[i]) + "\"");
+      fail(file, "special token " + json_quoted(sorted[i - 1]) + " is also the start of " +
+                     json_quoted(sorted[i]));
     }
   }
 }
@@ -151,7 +156,7 @@ std::vector<std::string> parse_special_names(std::string_view json, const std::s
   if (decoder == nullptr) fail(file, "added_tokens_decoder is missing");
   if (!decoder->is_object()) fail(file, "added_tokens_decoder is not an object");
   for (const auto& [id_text, entry] : decoder->items()) {
-    const std::string where = file + ": added_tokens_decoder[" + id_text + "]";
+    const std::string where = file + ": added_tokens_decoder[" + json_quoted(id_text) + "]";
     const std::optional<Token> id = parse_rank(id_text);
     const Token end = first_special + kSpecialTokens;
     if (!id || *id < first_special || *id >= end + kIgnoredSpecials) {

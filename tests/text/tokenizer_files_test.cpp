@@ -112,16 +112,18 @@ TEST(TokenizerFiles, RefusesSpecialsThatDoNotFit) {
   const std::string at = "tokenizer_config.json: added_tokens_decoder";
   EXPECT_EQ(names_error("{}"), at + " is missing");
   EXPECT_EQ(names_error(R"({"added_tokens_decoder": []})"), at + " is not an object");
-  EXPECT_EQ(names_error(decoder(R"("299": {"content": "a"})")), at + "[299]: " + range);
-  EXPECT_EQ(names_error(decoder(R"("558": {"content": "a"})")), at + "[558]: " + range);
-  EXPECT_EQ(names_error(decoder(R"("x": {"content": "a"})")), at + "[x]: " + range);
-  EXPECT_EQ(names_error(decoder(R"("300": {"content": ""})")), at + "[300]: content is empty");
-  EXPECT_NE(names_error(decoder(R"("300": {})")).find("[300]: content is missing"),
+  EXPECT_EQ(names_error(decoder(R"("299": {"content": "a"})")), at + "[\"299\"]: " + range);
+  EXPECT_EQ(names_error(decoder(R"("558": {"content": "a"})")), at + "[\"558\"]: " + range);
+  EXPECT_EQ(names_error(decoder(R"("x": {"content": "a"})")), at + "[\"x\"]: " + range);
+  EXPECT_EQ(names_error(decoder(R"("300": {"content": ""})")), at + "[\"300\"]: content is empty");
+  EXPECT_NE(names_error(decoder(R"("300": {})")).find("[\"300\"]: content is missing"),
             std::string::npos);
   EXPECT_EQ(names_error(decoder(R"("300": {"content": "<a"}, "301": {"content": "<a>"})")),
             "tokenizer_config.json: special token \"<a\" is also the start of \"<a>\"");
   EXPECT_EQ(names_error(decoder(R"("300": {"content": "a"}, "301": {"content": "a"})")),
             "tokenizer_config.json: special token \"a\" is also the start of \"a\"");
+  EXPECT_EQ(names_error(decoder(R"("300": {"content": "\n"}, "301": {"content": "\n!"})")),
+            R"(tokenizer_config.json: special token "\n" is also the start of "\n!")");
   EXPECT_NE(names_error("{").find("tokenizer_config.json"), std::string::npos);
 }
 
