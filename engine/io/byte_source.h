@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 
+#include "engine/base/buffer.h"
+
 namespace penstock {
 
 class ByteSource {
@@ -22,9 +24,10 @@ class ByteSource {
   // bytes expected and found (or the system's reason).
   virtual void read(std::uint64_t offset, std::span<std::byte> out) const = 0;
 
-  // A descriptor for direct reads (offset, length and memory in multiples of kPageBytes) that
+  // A descriptor for direct reads (offset, length and memory in multiples of direct_unit()) that
   // bypass the page cache, or -1: then read() is the only way.
   virtual int direct_fd() const = 0;
+  virtual std::size_t direct_unit() const { return kPageBytes; }  // a divisor of kPageBytes
 };
 
 // Opens a file for reading. Direct I/O is proven by a real transfer first; where the file system

@@ -108,12 +108,17 @@ std::string file_system_of(int fd) {
 #endif
 }
 
-// File systems accept the flag and fail the transfer, or the reverse of it: only a transfer proves.
-// Returns 0 or the errno of the refusal.
-int probe_direct(int fd, std::uint64_t file_bytes) {
+// Drives that take sectors of 512 bytes read less around an extent that begins off a page.
+constexpr std::size_t kSectorBytes = 512;
+
+// Reads one unit at the unit's own offset, so that offset, memory and length show what they must be
+// multiples of. File systems accept the flag and fail the transfer, or the reverse of it: only a
+// transfer proves. Returns 0 or the errno of the refusal.
+int probe_direct(int fd, std::uint64_t file_bytes, std::size_t unit, std::uint64_t offset) {
   const Buffer page(kPageBytes, "direct read probe");
-  const auto expected = static_cast<ssize_t>(std::min<std::uint64_t>(kPageBytes, file_bytes));
-  const ssize_t n = read_once(fd, 0, {page.data(), kPageBytes});
+  const std::uint64_t left = file_bytes - std::min(file_bytes, offset);
+  const auto expected = static_cast<ssize_t>(std::min<std::uint64_t>(unit, left));
+  const ssize_t n = read_once(fd, offset, {page.data() + offset, unit});
   if (n < 0) return errno;
   return n == expected ? 0 : EIO;
 }
@@ -125,9 +130,10 @@ class LocalFile final : public ByteSource {
   const std::string& name() const override { return name_; }
   std::uint64_t size() const override { return size_; }
   void read(std::uint64_t offset, std::span<std::byte> out) const override {
-    read_file(fd_.get(), name_, {.offset = offset, .out = out, .needed = out.size()});
+    read_file(fd_.get(), name_, {.offset = offset, .out = out, .needed = out.size(), .unit = 1});
   }
   int direct_fd() const override { return direct_fd_.get(); }
+  std::size_t direct_unit() const override { return direct_unit_; }
 
  private:
   void prepare_direct(const std::string& path, std::string* direct_refused);
@@ -136,6 +142,7 @@ class LocalFile final : public ByteSource {
   std::uint64_t size_ = 0;
   Descriptor fd_{-1};
   Descriptor direct_fd_{-1};
+  std::size_t direct_unit_ = kPageBytes;
 };
 
 LocalFile::LocalFile(const std::string& path, std::string* direct_refused)
@@ -156,8 +163,10 @@ LocalFile::LocalFile(const std::string& path, std::string* direct_refused)
 
 void LocalFile::prepare_direct(const std::string& path, std::string* direct_refused) {
   Descriptor direct(open_direct(path));
-  const int refusal = direct.get() < 0 ? errno : probe_direct(direct.get(), size_);
+  const int refusal = direct.get() < 0 ? errno : probe_direct(direct.get(), size_, kPageBytes, 0);
   if (refusal == 0) {
+    const bool sectors = probe_direct(direct.get(), size_, kSectorBytes, kSectorBytes) == 0;
+    direct_unit_ = sectors ? kSectorBytes : kPageBytes;
     direct_fd_ = std::move(direct);
   } else if (direct_refused != nullptr) {
     *direct_refused = name_ + ": " + file_system_of(fd_.get()) +
@@ -181,8 +190,8 @@ void read_file(int fd, const std::string& name, const FileRead& read) {
     const ssize_t n = read_once(fd, read.offset + found, read.out.subspan(found));
     if (n < 0) fail("found: " + system_reason(errno));
     found += static_cast<std::size_t>(n);
-    // A direct read may only go on from a page border; off it, the file has ended.
-    const bool ended = n == 0 || (read.direct && static_cast<std::size_t>(n) % kPageBytes != 0);
+    // A direct read may only go on from the border of a unit; off it, the file has ended.
+    const bool ended = n == 0 || static_cast<std::size_t>(n) % read.unit != 0;
     if (ended && found < read.needed) fail("found " + std::to_string(found));
   }
 }

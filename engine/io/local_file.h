@@ -21,8 +21,8 @@ std::unique_ptr<ByteSource> open_local_file(const std::string& path, std::string
 struct FileRead {
   std::uint64_t offset;
   std::span<std::byte> out;
-  std::size_t needed;   // at least so many bytes must arrive: the file may end within `out`
-  bool direct = false;  // offset, size and memory of `out` are multiples of kPageBytes
+  std::size_t needed;    // at least so many bytes must arrive: the file may end within `out`
+  std::size_t unit = 1;  // offset, size and memory of `out` are multiples of it (direct reads)
 };
 
 // Reads until `needed` bytes have arrived. `name` opens the message of the Error(io) thrown when

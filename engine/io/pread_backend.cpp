@@ -116,7 +116,10 @@ std::string read_piece(const ReadPiece& piece) noexcept {
     const std::span<std::byte> out(piece.memory, piece.bytes);
     if (piece.direct) {
       read_file(piece.source->direct_fd(), piece.source->name(),
-                {.offset = piece.offset, .out = out, .needed = piece.needed, .direct = true});
+                {.offset = piece.offset,
+                 .out = out,
+                 .needed = piece.needed,
+                 .unit = piece.source->direct_unit()});
     } else {
       piece.source->read(piece.offset, out);
     }

@@ -14,8 +14,8 @@
 
 namespace penstock {
 
-// One transfer. Direct: offset, bytes and memory are multiples of kPageBytes and the file may end
-// within the piece, but not within its first `needed` bytes. Else bytes == needed.
+// One transfer. Direct: offset, bytes and memory are multiples of the source's direct_unit() and
+// the file may end within the piece, but not within its first `needed` bytes. Else bytes == needed.
 struct ReadPiece {
   const ByteSource* source = nullptr;
   std::uint64_t offset = 0;

@@ -62,10 +62,12 @@ ReadPiece next_piece(Read& read, std::size_t piece_bytes) {
   const std::uint64_t payload_end = std::min(op.offset + op.bytes, page + begin + bytes);
 
   ReadPiece piece{.source = op.source, .direct = op.direct, .owner = &read};
-  piece.offset = op.direct ? page + begin : payload_begin;
+  // A direct piece is widened to the source's units, not to whole pages.
+  const std::uint64_t unit = op.direct ? op.source->direct_unit() : 1;
+  piece.offset = payload_begin / unit * unit;
   piece.memory = op.memory + (piece.offset - page);
   piece.needed = static_cast<std::size_t>(payload_end - piece.offset);
-  piece.bytes = op.direct ? bytes : piece.needed;
+  piece.bytes = round_up(piece.needed, unit);
 
   read.begun_bytes += bytes;
   if (read.begun_bytes == widened) {

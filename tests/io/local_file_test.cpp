@@ -152,12 +152,13 @@ TEST(ReadFile, AcceptsAnEndWithinAWidenedRead) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_GE(fd, 0);
   std::vector<std::byte> out(2 * kPageBytes);
-  read_file(fd, "shard", {.offset = 0, .out = out, .needed = 5000, .direct = true});
+  read_file(fd, "shard", {.offset = 0, .out = out, .needed = 5000, .unit = kPageBytes});
   out.resize(5000);
   EXPECT_EQ(out, counting_bytes(5000));
   out.resize(2 * kPageBytes);
   EXPECT_STREQ(error_of([&] {
-                 read_file(fd, "shard", {.offset = 0, .out = out, .needed = 5001, .direct = true});
+                 read_file(fd, "shard",
+                           {.offset = 0, .out = out, .needed = 5001, .unit = kPageBytes});
                }).what(),
                "shard: expected 5001 bytes at 0, found 5000");
   close(fd);
