@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/served_model.h"
+
+#include <chrono>
+#include <utility>
+
+namespace penstock {
+
+// The tokenizer comes first: it is read in no time, and what is wrong with it is told before the
+// weights are loaded.
+ServedModel::ServedModel(const EngineOptions& options)
+    : tokenizer_(Tokenizer::load(options.model.dir)),
+      engine_(options),
+      format_(make_chat_format(engine_.model().architecture, tokenizer_)) {}
+
+ServerState::ServerState(std::string model_id)
+    : model_id_(std::move(model_id)),
+      started_s_(std::chrono::duration_cast<std::chrono::seconds>(
+                     std::chrono::system_clock::now().time_since_epoch())
+                     .count()) {}
+
+void ServerState::set_model(std::shared_ptr<ServedModel> model) {
+  const std::lock_guard lock(mutex_);
+  model_ = std::move(model);
+}
+
+std::shared_ptr<ServedModel> ServerState::model() const {
+  const std::lock_guard lock(mutex_);
+  return model_;
+}
+
+}  // namespace penstock
