@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "config/config_file.h"
+#include "config/model_folder.h"
 #include "engine/base/error.h"
 #include "engine/base/system_memory.h"
 #include "engine/weights/memory_plan.h"
@@ -34,8 +35,12 @@ std::int64_t parse_count(const std::string& text, std::int64_t max) {
 }
 
 void set_model(Config& config, const std::string& text) {
-  if (text.empty()) throw BadValue{"a folder"};
-  config.engine.model.dir = text;
+  if (text.empty()) throw BadValue{"a folder or a name"};
+  config.model = text;
+}
+
+void set_models_dir(Config& config, const std::string& text) {
+  config.models_dir = text;
 }
 
 void set_ram(Config& config, const std::string& text) {
@@ -84,28 +89,36 @@ struct Setting {
   const char* variable;
   const char* type;
   const char* help;
+  unsigned group;  // 0: of every command
   void (*set)(Config& config, const std::string& text);
 };
 
 constexpr std::array kSettings = {
-    Setting{"model", "PENSTOCK_MODEL", "DIR",
-            "Folder with config.json and the *.safetensors shards", set_model},
+    Setting{"model", "PENSTOCK_MODEL", "MODEL",
+            "Folder of a model, or a name: demo, or one below --models-dir (default: demo)",
+            kModelSettings, set_model},
+    Setting{"models-dir", "PENSTOCK_MODELS_DIR", "DIR",
+            "Folder of models by name (default: ~/.local/share/penstock/models)", kModelSettings,
+            set_models_dir},
     Setting{"ram", "PENSTOCK_RAM", "SIZE",
             "Memory for the whole process, e.g. 24G (default: auto, 75 % of what there is)",
-            set_ram},
+            kEngineSettings, set_ram},
     Setting{"threads", "PENSTOCK_THREADS", "N", "Compute threads (default: 0, all cores)",
-            set_threads},
+            kEngineSettings, set_threads},
     Setting{"isa", "PENSTOCK_ISA", "NAME",
-            "Kernel table, one of those that --version lists (default: auto, the best)", set_isa},
+            "Kernel table, one of those that --version lists (default: auto, the best)",
+            kEngineSettings, set_isa},
     Setting{"context", "PENSTOCK_CONTEXT", "N",
-            "Most tokens of a sequence (default: 0, the model's limit or 32768)", set_context},
+            "Most tokens of a sequence (default: 0, the model's limit or 32768)", kEngineSettings,
+            set_context},
     Setting{"chunk", "PENSTOCK_CHUNK", "N",
             "Most prompt tokens per sweep over the layers (default: 0, what memory allows)",
-            set_chunk},
+            kEngineSettings, set_chunk},
     Setting{"expert-slots", "PENSTOCK_EXPERT_SLOTS", "N",
-            "Routed experts kept in memory (default: 0, what memory allows)", set_expert_slots},
+            "Routed experts kept in memory (default: 0, what memory allows)", kEngineSettings,
+            set_expert_slots},
     Setting{"log-level", "PENSTOCK_LOG_LEVEL", "LEVEL",
-            "trace, debug, info, warn, err or off (default: warn)", set_log_level},
+            "trace, debug, info, warn, err or off (default: warn)", 0, set_log_level},
 };
 
 void apply(Config& config, const Setting& setting, const std::string& text,
@@ -149,12 +162,21 @@ std::string config_path(const CLI::Option& option) {
 
 }  // namespace
 
-ConfigOptions::ConfigOptions(CLI::App& command)
+std::string model_folder(const Config& config) {
+  const std::string models = config.models_dir.empty() ? default_models_dir() : config.models_dir;
+  return find_model_folder(config.model, {.models_dir = models, .demo = demo_model_places()});
+}
+
+ConfigOptions::ConfigOptions(CLI::App& command, unsigned groups)
     : config_file_(command.add_option("--config")
                        ->description("Config file (default: ~/.config/penstock/config.toml)")
                        ->type_name("FILE")
                        ->group("Settings")) {
   for (const Setting& setting : kSettings) {
+    if (setting.group != 0 && (setting.group & groups) == 0) {
+      options_.push_back(nullptr);
+      continue;
+    }
     options_.push_back(command.add_option(std::string("--") + setting.name)
                            ->description(setting.help)
                            ->type_name(setting.type)
@@ -168,7 +190,7 @@ Config ConfigOptions::resolve() const {
   if (!path.empty()) apply_file(config, path);
   for (std::size_t i = 0; i < kSettings.size(); ++i) {
     const Setting& setting = kSettings[i];
-    if (options_[i]->count() > 0) {
+    if (options_[i] != nullptr && options_[i]->count() > 0) {
       apply(config, setting, options_[i]->results().front(), std::string("--") + setting.name);
     } else if (const char* value = find_variable(setting.variable)) {
       apply(config, setting, value, setting.variable);

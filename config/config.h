@@ -20,15 +20,25 @@ class Option;
 namespace penstock {
 
 struct Config {
-  EngineOptions engine;
+  std::string model = "demo";      // as the user named it: a folder or a name
+  std::string models_dir;          // the folder of models by name
+  EngineOptions engine;            // engine.model.dir is model_folder(), set by who loads it
   std::string log_level = "warn";  // as spdlog names them: trace, debug, info, warn, err, off
 };
+
+// The folder of config.model. Throws Error(usage) when there is no model of that name.
+std::string model_folder(const Config& config);
+
+// Groups of settings, to be added up: what the options of a sub-command are. The environment and
+// the config file may hold all of them; log-level belongs to every command.
+inline constexpr unsigned kModelSettings = 1;   // where the model lies
+inline constexpr unsigned kEngineSettings = 2;  // how it runs
 
 // The settings as options of one sub-command.
 class ConfigOptions {
  public:
-  // Adds --config and every setting to `command`, which outlives this object.
-  explicit ConfigOptions(CLI::App& command);
+  // Adds --config and the settings of `groups` to `command`, which outlives this object.
+  explicit ConfigOptions(CLI::App& command, unsigned groups = kModelSettings | kEngineSettings);
 
   // Once `command` was parsed: the settings of all four places. Throws Error(usage) naming the
   // place (option, variable, or file and line) and what was expected: unknown key or bad value, a
@@ -37,7 +47,7 @@ class ConfigOptions {
 
  private:
   CLI::Option* config_file_;
-  std::vector<CLI::Option*> options_;  // in the order of the table
+  std::vector<CLI::Option*> options_;  // in the order of the table; null: of another group
 };
 
 // The names of all settings, as in the config file.

@@ -60,7 +60,7 @@ C_LIBRARY = re.compile(
     r"|stddef|stdint|stdio|stdlib|string|time)\.h"
 )
 SYSTEM = re.compile(
-    r"(asm|linux|mach|net|netinet|arpa|sys)/[\w/.]+\.h"
+    r"(asm|linux|mach|mach-o|net|netinet|arpa|sys)/[\w/.]+\.h"
     r"|(cpuid|dirent|dlfcn|elf|fcntl|ftw|glob|poll|pthread|sched|spawn|termios|unistd)\.h"
 )
 INTRINSICS = re.compile(r"(immintrin|x86intrin|emmintrin|arm_neon|arm_sve|arm_acle)\.h")

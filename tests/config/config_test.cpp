@@ -71,7 +71,8 @@ class ConfigTest : public testing::Test {
 
 TEST_F(ConfigTest, HasDefaults) {
   const Config config = resolve({});
-  EXPECT_EQ(config.engine.model.dir, "");
+  EXPECT_EQ(config.model, "demo");
+  EXPECT_EQ(config.models_dir, "");
   EXPECT_EQ(config.engine.model.isa, "");
   EXPECT_EQ(config.engine.model.threads, 0);
   EXPECT_EQ(config.engine.model.memory.budget_bytes, 0U);
@@ -126,7 +127,8 @@ TEST_F(ConfigTest, TakesEverySettingFromEveryPlace) {
     bool (*arrived)(const Config& config);
   };
   const std::vector<Sample> samples = {
-      {"model", "/models/k3", [](const Config& c) { return c.engine.model.dir == "/models/k3"; }},
+      {"model", "/models/k3", [](const Config& c) { return c.model == "/models/k3"; }},
+      {"models-dir", "/models", [](const Config& c) { return c.models_dir == "/models"; }},
       {"ram", "24G",
        [](const Config& c) { return c.engine.model.memory.budget_bytes == 24ULL << 30U; }},
       {"threads", "5", [](const Config& c) { return c.engine.model.threads == 5; }},
@@ -191,8 +193,9 @@ TEST_F(ConfigTest, NamesThePlaceOfABadValue) {
 TEST_F(ConfigTest, NamesFileAndLineOfABadEntry) {
   const std::string unknown = write_file("unknown.toml", "# x\nthread = 4\n");
   EXPECT_EQ(resolve_error({"--config", unknown}),
-            unknown + ":2: unknown key thread; known: model, ram, threads, isa, context, chunk, " +
-                "expert-slots, log-level");
+            unknown +
+                ":2: unknown key thread; known: model, models-dir, ram, threads, isa, context, " +
+                "chunk, expert-slots, log-level");
   const std::string bad = write_file("bad.toml", "threads = -4\n");
   EXPECT_EQ(resolve_error({"--config", bad, "--threads", "2"}),
             bad + ":1: threads is \"-4\", expected a number from 0 to 1024");
@@ -215,6 +218,8 @@ TEST_F(ConfigTest, DefaultFileIsTheDefault) {
   const std::string path = PENSTOCK_SOURCE_DIR "/config/default.toml";
   const Config config = resolve({"--config", path});
   const Config defaults;
+  EXPECT_EQ(config.model, defaults.model);
+  EXPECT_EQ(config.models_dir, defaults.models_dir);
   EXPECT_EQ(config.engine.model.isa, defaults.engine.model.isa);
   EXPECT_EQ(config.engine.model.threads, defaults.engine.model.threads);
   EXPECT_EQ(config.engine.model.memory.budget_bytes, defaults.engine.model.memory.budget_bytes);
@@ -222,10 +227,34 @@ TEST_F(ConfigTest, DefaultFileIsTheDefault) {
   EXPECT_EQ(config.engine.model.memory.chunk_tokens, defaults.engine.model.memory.chunk_tokens);
   EXPECT_EQ(config.engine.model.memory.expert_slots, defaults.engine.model.memory.expert_slots);
   EXPECT_EQ(config.log_level, defaults.log_level);
-  std::vector<std::string> keys = {"model"};  // has no default
+  std::vector<std::string> keys;
   for (const ConfigEntry& entry : read_config_file(path)) keys.push_back(entry.key);
   const std::vector<std::string_view> names = setting_names();
   EXPECT_EQ(keys, std::vector<std::string>(names.begin(), names.end()));
+}
+
+TEST_F(ConfigTest, AddsTheSettingsOfAGroup) {
+  CLI::App app;
+  const ConfigOptions options(app, kModelSettings);
+  EXPECT_NE(app.get_option_no_throw("--model"), nullptr);
+  EXPECT_NE(app.get_option_no_throw("--log-level"), nullptr);
+  EXPECT_EQ(app.get_option_no_throw("--ram"), nullptr);
+  ::setenv("PENSTOCK_RAM", "2G", 1);
+  app.parse("--model x");
+  const Config config = options.resolve();
+  EXPECT_EQ(config.model, "x");
+  EXPECT_EQ(config.engine.model.memory.budget_bytes, 2ULL << 30U);
+}
+
+TEST_F(ConfigTest, FindsTheFolderOfTheModel) {
+  EXPECT_EQ(model_folder(resolve({"--model", "/some/where"})), "/some/where");
+  write_file("models/tiny/config.json", "{}");
+  const std::string models = (home_ / "models").string();
+  EXPECT_EQ(model_folder(resolve({"--model", "tiny", "--models-dir", models})), models + "/tiny");
+  write_file(".local/share/penstock/models/mine/config.json", "{}");
+  EXPECT_EQ(model_folder(resolve({"--model", "mine"})),
+            (home_ / ".local/share/penstock/models/mine").string());
+  EXPECT_TRUE(std::filesystem::exists(model_folder(resolve({})) + "/tiktoken.model"));
 }
 
 }  // namespace
