@@ -22,8 +22,9 @@ constexpr const char* kDescription =
 
 constexpr const char* kFooter =
     "Examples:\n"
-    "  penstock plan --model /models/kimi-k3          what will be kept in memory\n"
-    "  penstock run --model /models/kimi-k3 --ids 1,2,3 --max-tokens 16\n"
+    "  penstock run \"What is the capital of France?\"   ask the tiny demo model\n"
+    "  penstock chat                                  talk with it\n"
+    "  penstock plan --model /models/kimi-k3          what a real one would keep in memory\n"
     "  penstock run --help                            all options of a command\n"
     "\n"
     "Settings are looked up on the command line, then in PENSTOCK_* variables, then in\n"
@@ -73,7 +74,8 @@ int run_command_line(int argc, const char* const* argv) {
   TopLevel top_level;
   add_top_level_options(app, top_level);
   app.require_subcommand(0, 1);
-  const std::array commands = {add_run_command(app), add_logits_command(app),
+  const std::array commands = {add_run_command(app), add_chat_command(app),
+                               add_tokenize_command(app), add_logits_command(app),
                                add_plan_command(app)};
   if (parse_or_help(app, argc, argv)) return 0;
   if (top_level.version) {

@@ -30,7 +30,8 @@ class LogitsCommand : public Command {
  public:
   explicit LogitsCommand(CLI::App* app) : Command(app), settings_(*app) {
     app->add_option("--ids", ids_, "Prompt as token ids, e.g. 1,2,3; - reads them from stdin")
-        ->type_name("LIST");
+        ->type_name("LIST")
+        ->required();
     app->add_option("--out", logits_path_, "File for the logits after every token")
         ->type_name("FILE")
         ->required();
@@ -50,8 +51,9 @@ class LogitsCommand : public Command {
     FloatFile logits(logits_path_);
     std::optional<FloatFile> layers;
     if (request.layer_outputs) layers.emplace(layers_path_);
-    Engine engine(options);
-    generate(engine, std::move(request), *options.model.stop, [&](const GenerationEvent& event) {
+    Engine engine = load_engine(options);
+    const auto stopped = [&options] { return options.model.stop->stop_requested(); };
+    generate(engine, std::move(request), stopped, [&](const GenerationEvent& event) {
       if (const auto* rows = std::get_if<PromptLogitsEvent>(&event)) logits.write(rows->logits);
       if (const auto* outputs = std::get_if<LayerOutputsEvent>(&event)) {
         layers->write(outputs->outputs);

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/commands/signals.h"
 
+#include <atomic>
 #include <csignal>
 
 namespace penstock {
 namespace {
 
 // A handler may only touch lock-free atomics.
-static_assert(std::atomic<bool>::is_always_lock_free);
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 StopFlag g_stop;
+std::atomic<int> g_interrupts{0};
 
 void request_stop(int /*signal*/) {
   g_stop.request_stop();
+}
+
+void count_interrupt(int /*signal*/) {
+  g_interrupts.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -25,6 +31,17 @@ const StopFlag& stop_on_signals() {
   sigaction(SIGTERM, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   return g_stop;
+}
+
+void count_interrupts() {
+  struct sigaction action = {};
+  action.sa_handler = &count_interrupt;
+  sigemptyset(&action.sa_mask);  // without SA_RESTART: a read ends
+  sigaction(SIGINT, &action, nullptr);
+}
+
+int interrupts() noexcept {
+  return g_interrupts.load(std::memory_order_relaxed);
 }
 
 }  // namespace penstock

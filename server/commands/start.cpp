@@ -6,11 +6,13 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
 
 #include "engine/base/error.h"
 #include "server/commands/signals.h"
+#include "server/commands/terminal.h"
 
 namespace penstock {
 namespace {
@@ -24,24 +26,38 @@ void set_up_logging(const std::string& level) {
   spdlog::set_default_logger(std::move(logger));
 }
 
+std::string describe(const PrefillEvent& prefill) {
+  return "reading the prompt: " + std::to_string(prefill.done_tokens) + " of " +
+         std::to_string(prefill.total_tokens) + " tokens, layer " + std::to_string(prefill.layer) +
+         " of " + std::to_string(prefill.layers);
+}
+
 }  // namespace
 
 EngineOptions start(const Config& config) {
-  if (config.engine.model.dir.empty()) {
-    throw Error(ErrorCode::usage, "no model named: --model DIR is missing");
-  }
   set_up_logging(config.log_level);
   EngineOptions options = config.engine;
+  options.model.dir = model_folder(config);
   options.model.stop = &stop_on_signals();
   return options;
 }
 
-DoneEvent generate(Engine& engine, GenerationRequest request, const StopFlag& stop,
+Engine load_engine(const EngineOptions& options) {
+  return Engine(options);
+}
+
+DoneEvent generate(Engine& engine, GenerationRequest request, const Stopped& stopped,
                    const std::function<void(const GenerationEvent&)>& on_event) {
+  StatusLine status;
   Generation generation = engine.submit(std::move(request));
-  while (!stop.stop_requested()) {
+  while (!stopped()) {
     const std::optional<GenerationEvent> event = generation.next(kPollInterval);
     if (!event) continue;
+    if (const auto* prefill = std::get_if<PrefillEvent>(&*event)) {
+      if (status.due()) status.show(describe(*prefill));
+    } else {
+      status.clear();
+    }
     on_event(*event);
     if (const auto* done = std::get_if<DoneEvent>(&*event)) return *done;
   }

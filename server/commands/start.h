@@ -10,14 +10,20 @@
 
 namespace penstock {
 
-// Sets the log level, takes over SIGINT and SIGTERM, and returns the engine's options with the
-// flag that these signals set. Call once. Throws Error(usage) when no model is named.
+// Sets the log level, takes over SIGINT and SIGTERM, finds the model's folder, and returns the
+// engine's options with the flag that these signals set. Call once. Throws Error(usage) when there
+// is no such model.
 EngineOptions start(const Config& config);
 
-// Submits `request` and hands its events to `on_event` until it is done; returns the last one.
-// Throws Error(cancelled) soon after `stop` is set; what Engine::submit, Generation::next and
-// `on_event` throw.
-DoneEvent generate(Engine& engine, GenerationRequest request, const StopFlag& stop,
+// An engine; on a terminal, with a line that says how far the load is. Throws what Engine throws.
+Engine load_engine(const EngineOptions& options);
+
+using Stopped = std::function<bool()>;  // polled several times a second
+
+// Submits `request` and hands its events to `on_event` until it is done; returns the last one. On a
+// terminal a line says how far the prompt is. Throws Error(cancelled) soon after `stopped` says so;
+// what Engine::submit, Generation::next and `on_event` throw.
+DoneEvent generate(Engine& engine, GenerationRequest request, const Stopped& stopped,
                    const std::function<void(const GenerationEvent&)>& on_event);
 
 }  // namespace penstock

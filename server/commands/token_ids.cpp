@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/commands/token_ids.h"
 
-#include <array>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
-#include <cstring>
 #include <limits>
 
 #include "engine/base/error.h"
+#include "server/commands/input.h"
 
 namespace penstock {
 namespace {
@@ -42,21 +39,6 @@ Token parse_token_id(std::string_view piece, std::size_t position) {
   return id;
 }
 
-std::string read_stdin() {
-  std::string text;
-  std::array<char, 65536> block;
-  for (;;) {
-    const std::size_t n = std::fread(block.data(), 1, block.size(), stdin);
-    if (n == 0) break;
-    text.append(block.data(), n);
-  }
-  if (std::ferror(stdin) != 0) {
-    throw Error(ErrorCode::io,
-                std::string("--ids -: cannot read standard input: ") + std::strerror(errno));
-  }
-  return text;
-}
-
 }  // namespace
 
 std::vector<Token> parse_token_ids(std::string_view text) {
@@ -72,11 +54,7 @@ std::vector<Token> parse_token_ids(std::string_view text) {
 }
 
 std::vector<Token> read_token_ids(const std::string& ids) {
-  if (ids.empty()) {
-    throw Error(ErrorCode::usage,
-                "--ids is missing: this build takes token ids, such as --ids 1,2,3, not text");
-  }
-  return parse_token_ids(ids == "-" ? read_stdin() : ids);
+  return parse_token_ids(ids == "-" ? read_stdin("--ids -") : ids);
 }
 
 }  // namespace penstock

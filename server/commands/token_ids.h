@@ -16,7 +16,7 @@ namespace penstock {
 std::vector<Token> parse_token_ids(std::string_view text);
 
 // The value of --ids: a list as above, or "-" to read it from standard input (a command line holds
-// some hundred thousand characters only). Throws as above; Error(usage) when `ids` is empty.
+// some hundred thousand characters only). Throws as above.
 std::vector<Token> read_token_ids(const std::string& ids);
 
 }  // namespace penstock

@@ -13,31 +13,15 @@ import unittest
 import program
 from program import MODELS, ORACLES, copy_model, golden, ids_text, model_config, replace_config
 
-STATS = ["prompt_tokens", "generated_tokens", "prefill_s", "decode_s", "expert_reads",
-         "expert_hits", "expert_bytes", "spine_bytes", "drive_bytes"]
-COMMANDS = ("run", "logits", "plan")
+STATS = ["prompt_tokens", "cached_tokens", "generated_tokens", "prefill_s", "decode_s",
+         "expert_reads", "expert_hits", "expert_bytes", "spine_bytes", "drive_bytes"]
+COMMANDS = ("run", "chat", "logits", "plan")  # with all settings
 # Error over the largest magnitude against the official code in float64: logits, layers.
 BARS = {"k3-a": (1e-4, 3e-5), "k3-b": (1e-4, 3e-5), "kimi-linear-a": (5e-6, 5e-6)}
 RMS_BAR = 2e-5
 
 
-class EndToEnd(unittest.TestCase):
-    def setUp(self):
-        self.penstock = program.Program()
-        self.addCleanup(self.penstock.close)
-
-    def succeed(self, *arguments, **options):
-        done = self.penstock.run(*arguments, **options)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
-
-    def fail_with(self, *arguments, says, status=1, **options):
-        """The command ends with `status` and one line that matches `says`."""
-        done = self.penstock.run(*arguments, **options)
-        self.assertEqual(done.returncode, status, f"{arguments}: {done.stderr}")
-        self.assertRegex(done.stderr, r"\Apenstock: [^\n]+\n\Z")
-        self.assertRegex(done.stderr, says)
-
+class EndToEnd(program.ProgramTest):
     def logits(self, model, *arguments):
         """The bytes of both files of `penstock logits` for the golden prompt."""
         files = [self.penstock.home / "logits.f32", self.penstock.home / "layers.f32"]
@@ -80,14 +64,11 @@ class Usage(EndToEnd):
         self.fail_with("fly", says=r"fly.*; see penstock --help$")
         self.fail_with("--fly", says=r"--fly.*; see penstock --help$")
         self.fail_with("run", "--fly", says=r"--fly.*; see penstock run --help$")
-        self.fail_with("run", "--ids", "1", says=r"--model.*; see penstock run --help$")
-        self.fail_with("plan", says=r"--model.*; see penstock plan --help$")
+        self.fail_with("plan", "--model", "nothing",
+                       says=r"no model nothing.*; see penstock plan --help$")
         self.fail_with("logits", "--ids", "1", says=r"--out.*; see penstock logits --help$")
         self.fail_with("run", "--max-tokens", "0", "--ids", "1", says=r"--max-tokens")
         self.fail_with("run", "--max-tokens", "x", "--ids", "1", says=r"--max-tokens")
-
-    def test_text_is_not_taken_yet(self):
-        self.fail_with("run", "--model", ORACLES / "k3-a", says=r"takes token ids, such as --ids")
 
     def test_wrong_ids(self):
         for ids, says in [("1,,2", r'entry 2 is ""'), ("1,x", r'entry 2 is "x"'),

@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import unittest
 
 SUBJECT = sys.argv[1] if len(sys.argv) > 1 else ""
 ORACLES = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else pathlib.Path()
@@ -54,6 +55,27 @@ class Program:
     def tables(self):
         """Kernel tables that this machine can run, best first."""
         return json.loads(self.run("--version", "--json").stdout)["isa"]
+
+
+class ProgramTest(unittest.TestCase):
+    """Tests of penstock, as `self.penstock`."""
+
+    def setUp(self):
+        self.penstock = Program()
+        self.addCleanup(self.penstock.close)
+
+    def succeed(self, *arguments, **options):
+        """What the command, which succeeds, writes to standard output."""
+        done = self.penstock.run(*arguments, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def fail_with(self, *arguments, says, status=1, **options):
+        """The command ends with `status` and one line that matches `says`."""
+        done = self.penstock.run(*arguments, **options)
+        self.assertEqual(done.returncode, status, f"{arguments}: {done.stderr}")
+        self.assertRegex(done.stderr, r"\Apenstock: [^\n]+\n\Z")
+        self.assertRegex(done.stderr, says)
 
 
 def ids_text(ids):

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What commands read: standard input and files, whole or line by line. Main thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace penstock {
+
+// All of standard input. `what` opens the message of an Error(io): "--ids -".
+std::string read_stdin(const std::string& what);
+
+// All of a file, or of standard input when `path` is "-". Throws Error(io) naming the path and the
+// system's reason.
+std::string read_text(const std::string& path);
+
+// The lines of standard input as they are typed.
+class LineReader {
+ public:
+  enum class End : std::uint8_t { line, interrupted, closed };
+  // Waits for a line; `line` has it without its end. interrupted: a signal came, what was read of
+  // the line is dropped. closed: nothing more comes. Throws Error(io).
+  End next(std::string* line);
+
+ private:
+  std::string buffer_;  // read, not yet handed out
+  bool closed_ = false;
+};
+
+}  // namespace penstock
