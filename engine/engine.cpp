@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine.h"
 
+#include <cfenv>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -80,6 +81,7 @@ void Engine::Shared::run_one(GenerationChannel& generation) {
 }
 
 void Engine::Shared::serve() {
+  std::fesetenv(FE_DFL_ENV);  // as every compute thread has it
   while (const auto generation = take()) run_one(*generation);
   fail_waiting();
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -96,7 +97,9 @@ void KimiModel::check(const std::vector<Slice>& slices) const {
   };
   if (slices.empty()) fail("a sweep needs at least one slice");
   std::size_t tokens = 0;
+  std::unordered_set<const SequenceState*> sequences;
   for (const Slice& slice : slices) {
+    if (!sequences.insert(slice.sequence).second) fail("a sequence has two slices in one sweep");
     tokens += slice.tokens.size();
     const auto n = static_cast<std::int64_t>(slice.tokens.size());
     if (n == 0) fail("a slice needs at least one token");

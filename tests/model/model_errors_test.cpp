@@ -175,6 +175,30 @@ TEST(ModelErrors, RefuseIdsOutsideOfTheVocabulary) {
   }
 }
 
+TEST(ModelErrors, RefuseSweepsThatCannotBe) {
+  ModelOptions options = oracle_options("k3-a");
+  options.memory.chunk_tokens = 4;
+  const auto model = load_model(options);
+  const auto sequence = model->new_sequence();
+  const std::vector<Token> ids(5, 1);
+  const auto slice = [&](std::size_t tokens, std::int32_t logits_from,
+                         std::vector<std::int64_t> keep_at) {
+    return Slice{.sequence = sequence.get(),
+                 .tokens = std::span(ids).first(tokens),
+                 .logits_from = logits_from,
+                 .keep_at = std::move(keep_at)};
+  };
+  EXPECT_THROW(model->begin({}, {}), Error);
+  EXPECT_THROW(model->begin({slice(0, 0, {})}, {}), Error);
+  EXPECT_THROW(model->begin({slice(5, 0, {})}, {}), Error);  // more than the plan grants
+  EXPECT_THROW(model->begin({slice(2, 3, {})}, {}), Error);
+  EXPECT_THROW(model->begin({slice(2, 0, {3})}, {}), Error);
+  EXPECT_THROW(model->begin({slice(2, 0, {0})}, {}), Error);
+  EXPECT_THROW(model->begin({slice(2, 0, {2, 1})}, {}), Error);
+  EXPECT_THROW(model->begin({slice(1, 0, {}), slice(1, 0, {})}, {}), Error);
+  EXPECT_NO_THROW(model->begin({slice(4, 4, {1, 4})}, {}));
+}
+
 TEST(ModelErrors, NameAnUnknownInstructionSet) {
   ModelOptions options = oracle_options("k3-a");
   options.isa = "avx1024";
