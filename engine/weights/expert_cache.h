@@ -30,6 +30,8 @@ class ExpertLease {
  public:
   ExpertLease(ExpertLease&& other) noexcept;
   ExpertLease& operator=(ExpertLease&& other) noexcept;
+  ExpertLease(const ExpertLease&) = delete;
+  ExpertLease& operator=(const ExpertLease&) = delete;
   ~ExpertLease();
   const ExpertView& view() const { return view_; }
 

@@ -57,6 +57,7 @@ struct Run {
 // The reads of a set of matrices: neighbours in the file become one. Sets each position.
 std::vector<Run> place(std::vector<SegmentMatrix>& matrices) {
   std::vector<SegmentMatrix*> by_offset;
+  by_offset.reserve(matrices.size());
   for (SegmentMatrix& matrix : matrices) by_offset.push_back(&matrix);
   std::sort(by_offset.begin(), by_offset.end(), [](const SegmentMatrix* a, const SegmentMatrix* b) {
     return std::pair(a->source, a->offset) < std::pair(b->source, b->offset);

@@ -80,6 +80,8 @@ class SpineStore {
   // Throws Error(io), Error(memory); Error(cancelled) when `stop` is set meanwhile.
   SpineStore(const TensorIndex& index, ReadQueue& queue, const std::vector<SpineUnit>& units,
              const StopFlag* stop);
+  SpineStore(const SpineStore&) = delete;
+  SpineStore& operator=(const SpineStore&) = delete;
   ~SpineStore();
 
   LayerLease acquire(std::int32_t unit) const;
