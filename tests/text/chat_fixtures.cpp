@@ -136,7 +136,7 @@ std::optional<std::string> published_k3_dir() {
 }
 
 const Tokenizer& demo_tokenizer() {
-  static const Tokenizer tokenizer = Tokenizer::load(PENSTOCK_GOLDEN "/demo-tokenizer");
+  static const Tokenizer tokenizer = Tokenizer::load(PENSTOCK_SOURCE_DIR "/config/demo-model");
   return tokenizer;
 }
 
@@ -168,7 +168,7 @@ Tokenizer kimi_linear_tokenizer(const std::string& dir) {
 }
 
 const Tokenizer& kimi_linear_demo_tokenizer() {
-  static const Tokenizer tokenizer = kimi_linear_tokenizer(PENSTOCK_GOLDEN "/demo-tokenizer");
+  static const Tokenizer tokenizer = kimi_linear_tokenizer(PENSTOCK_SOURCE_DIR "/config/demo-model");
   return tokenizer;
 }
 

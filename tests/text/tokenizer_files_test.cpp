@@ -15,7 +15,7 @@
 namespace penstock {
 namespace {
 
-const std::string kDemo = PENSTOCK_GOLDEN "/demo-tokenizer";
+const std::string kDemo = PENSTOCK_SOURCE_DIR "/config/demo-model";
 
 // The lines of the smallest valid rank file: the demo's 256 single bytes and two merges.
 std::vector<std::string> small_rank_lines() {

@@ -18,7 +18,7 @@
 namespace penstock {
 namespace {
 
-const std::string kDemo = PENSTOCK_GOLDEN "/demo-tokenizer";
+const std::string kDemo = PENSTOCK_SOURCE_DIR "/config/demo-model";
 
 const Tokenizer& demo() {
   static const Tokenizer tokenizer = Tokenizer::load(kDemo);
