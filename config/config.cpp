@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
+#include <sstream>
 
 #include "config/config_file.h"
 #include "config/model_folder.h"
@@ -75,11 +78,84 @@ void set_expert_slots(Config& config, const std::string& text) {
   config.engine.model.memory.expert_slots = parse_count(text, INT32_MAX);
 }
 
+void set_host(Config& config, const std::string& text) {
+  if (text.empty()) throw BadValue{"an address, such as 127.0.0.1 or 0.0.0.0"};
+  config.server.host = text;
+}
+
+void set_port(Config& config, const std::string& text) {
+  config.server.port = static_cast<int>(parse_count(text, 65535));
+}
+
+void set_api_key(Config& config, const std::string& text) {
+  if (text.empty()) throw BadValue{"a key"};
+  config.server.api_keys.push_back(text);
+}
+
+void set_api_key_file(Config& config, const std::string& text) {
+  std::ifstream file(text);
+  const std::size_t before = config.server.api_keys.size();
+  for (std::string line; std::getline(file, line);) {
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    if (!line.empty()) config.server.api_keys.push_back(line);
+  }
+  if (config.server.api_keys.size() == before) {
+    throw BadValue{"a file that can be read, with one key a line"};
+  }
+}
+
+void set_insecure_no_auth(Config& config, const std::string& text) {
+  if (text != "true" && text != "false") throw BadValue{"true or false"};
+  config.server.allow_no_key = text == "true";
+}
+
+void set_cors_origins(Config& config, const std::string& text) {
+  config.server.cors_origins.clear();
+  std::istringstream list(text);
+  for (std::string origin; std::getline(list, origin, ',');) {
+    origin.erase(0, origin.find_first_not_of(' '));
+    origin.erase(origin.find_last_not_of(" /") + 1);
+    if (!origin.empty()) config.server.cors_origins.push_back(origin);
+  }
+}
+
+void set_max_body(Config& config, const std::string& text) {
+  const std::optional<std::uint64_t> bytes = parse_byte_size(text);
+  if (!bytes || *bytes == 0) throw BadValue{"a size such as 64M"};
+  config.server.max_body_bytes = *bytes;
+}
+
+void set_max_waiting(Config& config, const std::string& text) {
+  config.engine.max_waiting = static_cast<std::int32_t>(parse_count(text, 10000));
+}
+
+void set_keep_alive(Config& config, const std::string& text) {
+  const std::int64_t seconds = parse_count(text, 60);
+  if (seconds == 0) throw BadValue{"a number from 1 to 60"};
+  config.server.keep_alive = std::chrono::seconds(seconds);
+}
+
+void set_shutdown_grace(Config& config, const std::string& text) {
+  config.server.shutdown_grace = std::chrono::seconds(parse_count(text, 1'000'000));
+}
+
+void set_effort(Config& config, const std::string& text) {
+  if (text == "low") {
+    config.server.effort = ThinkingEffort::low;
+  } else if (text == "high") {
+    config.server.effort = ThinkingEffort::high;
+  } else if (text == "max") {
+    config.server.effort = ThinkingEffort::max;
+  } else {
+    throw BadValue{"low, high or max"};
+  }
+}
+
 void set_log_level(Config& config, const std::string& text) {
-  constexpr std::array<std::string_view, 6> kLevels = {"trace", "debug", "info",
-                                                       "warn",  "err",   "off"};
+  constexpr std::array<std::string_view, 7> kLevels = {"auto", "trace", "debug", "info",
+                                                       "warn", "err",   "off"};
   if (std::ranges::find(kLevels, text) == kLevels.end()) {
-    throw BadValue{"trace, debug, info, warn, err or off"};
+    throw BadValue{"auto, trace, debug, info, warn, err or off"};
   }
   config.log_level = text;
 }
@@ -87,7 +163,7 @@ void set_log_level(Config& config, const std::string& text) {
 struct Setting {
   const char* name;  // --NAME; NAME in the file
   const char* variable;
-  const char* type;
+  const char* type;  // null: a flag on the command line
   const char* help;
   unsigned group;  // 0: of every command
   void (*set)(Config& config, const std::string& text);
@@ -117,8 +193,39 @@ constexpr std::array kSettings = {
     Setting{"expert-slots", "PENSTOCK_EXPERT_SLOTS", "N",
             "Routed experts kept in memory (default: 0, what memory allows)", kEngineSettings,
             set_expert_slots},
+    Setting{"host", "PENSTOCK_HOST", "ADDRESS",
+            "Address to listen on (default: 127.0.0.1); one that others reach needs a key",
+            kServerSettings, set_host},
+    Setting{"port", "PENSTOCK_PORT", "N", "Port to listen on (default: 8080; 0: any free one)",
+            kServerSettings, set_port},
+    Setting{"api-key", "PENSTOCK_API_KEY", "KEY",
+            "Key that clients must send; others may read it on a command line: prefer a file",
+            kServerSettings, set_api_key},
+    Setting{"api-key-file", "PENSTOCK_API_KEY_FILE", "FILE", "File of keys, one a line",
+            kServerSettings, set_api_key_file},
+    Setting{"insecure-no-auth", "PENSTOCK_INSECURE_NO_AUTH", nullptr,
+            "Let everybody who reaches the address in, without a key", kServerSettings,
+            set_insecure_no_auth},
+    Setting{"cors-origins", "PENSTOCK_CORS_ORIGINS", "LIST",
+            "Web pages that may call: localhost, origins such as https://chat.example, or * "
+            "(default: localhost)",
+            kServerSettings, set_cors_origins},
+    Setting{"max-body", "PENSTOCK_MAX_BODY", "SIZE", "Largest request body (default: 64M)",
+            kServerSettings, set_max_body},
+    Setting{"max-waiting", "PENSTOCK_MAX_WAITING", "N",
+            "Requests that may wait behind the running one (default: 16)", kServerSettings,
+            set_max_waiting},
+    Setting{"keep-alive", "PENSTOCK_KEEP_ALIVE", "SECONDS",
+            "Longest silence of a reply, 1 to 60 (default: 8)", kServerSettings, set_keep_alive},
+    Setting{"shutdown-grace", "PENSTOCK_SHUTDOWN_GRACE", "SECONDS",
+            "Time that the running request gets at the first SIGTERM (default: 5)", kServerSettings,
+            set_shutdown_grace},
+    Setting{"effort", "PENSTOCK_EFFORT", "LEVEL",
+            "Thinking effort of requests that name none or medium: low, high, max (default: max)",
+            kServerSettings, set_effort},
     Setting{"log-level", "PENSTOCK_LOG_LEVEL", "LEVEL",
-            "trace, debug, info, warn, err or off (default: warn)", 0, set_log_level},
+            "trace, debug, info, warn, err or off (default: auto; serve: info, others: warn)", 0,
+            set_log_level},
 };
 
 void apply(Config& config, const Setting& setting, const std::string& text,
@@ -177,10 +284,11 @@ ConfigOptions::ConfigOptions(CLI::App& command, unsigned groups)
       options_.push_back(nullptr);
       continue;
     }
-    options_.push_back(command.add_option(std::string("--") + setting.name)
-                           ->description(setting.help)
-                           ->type_name(setting.type)
-                           ->group("Settings"));
+    const std::string name = std::string("--") + setting.name;
+    CLI::Option* option = setting.type == nullptr
+                              ? command.add_flag(name)
+                              : command.add_option(name)->type_name(setting.type);
+    options_.push_back(option->description(setting.help)->group("Settings"));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "server/server_options.h"
 
 namespace CLI {
 class App;
@@ -20,10 +21,11 @@ class Option;
 namespace penstock {
 
 struct Config {
-  std::string model = "demo";      // as the user named it: a folder or a name
-  std::string models_dir;          // the folder of models by name
-  EngineOptions engine;            // engine.model.dir is model_folder(), set by who loads it
-  std::string log_level = "warn";  // as spdlog names them: trace, debug, info, warn, err, off
+  std::string model = "demo";  // as the user named it: a folder or a name
+  std::string models_dir;      // the folder of models by name
+  EngineOptions engine;        // engine.model.dir is model_folder(), set by who loads it
+  ServerOptions server;
+  std::string log_level = "auto";  // trace, debug, info, warn, err, off; auto: the command's own
 };
 
 // The folder of config.model. Throws Error(usage) when there is no model of that name.
@@ -33,6 +35,7 @@ std::string model_folder(const Config& config);
 // the config file may hold all of them; log-level belongs to every command.
 inline constexpr unsigned kModelSettings = 1;   // where the model lies
 inline constexpr unsigned kEngineSettings = 2;  // how it runs
+inline constexpr unsigned kServerSettings = 4;  // how it is served
 
 // The settings as options of one sub-command.
 class ConfigOptions {

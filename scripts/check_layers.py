@@ -49,7 +49,7 @@ THIRD_PARTY = [
     (r"CLI/.+", r"config/config\.cpp|server/commands/\w+\.cpp|tests/config/\w+\.cpp"),
     (r"nlohmann/json_fwd\.hpp", r"(engine|server|config|tests)/.+"),
     (r"nlohmann/json\.hpp", r"(engine|server|config)/.+\.cpp|tests/.+"),
-    (r"spdlog/.+", r"server/.+\.cpp"),
+    (r"spdlog/.+", r"(server|tests/http)/.+\.cpp"),
     (r"gtest/.+|gmock/.+", r"tests/.+"),
     (r"benchmark/.+", r"tests/bench/.+"),
 ]

@@ -29,6 +29,7 @@ class Command {
 };
 
 // Each adds its sub-command to `app`, which outlives what is returned.
+std::unique_ptr<Command> add_serve_command(CLI::App& app);
 std::unique_ptr<Command> add_run_command(CLI::App& app);
 std::unique_ptr<Command> add_chat_command(CLI::App& app);
 std::unique_ptr<Command> add_tokenize_command(CLI::App& app);

@@ -161,7 +161,7 @@ class ServeCommand : public Command {
 
   int run() override {
     const Config config = settings_.resolve();
-    set_up_logging(config.log_level.empty() ? "info" : config.log_level);
+    set_up_logging(config, "info");
     SignalWaiter signals;
     EngineOptions engine = config.engine;
     engine.model.dir = model_folder(config);

@@ -19,13 +19,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kPollInterval{100};  // the longest that a signal waits
 
-void set_up_logging(const std::string& level) {
-  auto logger = spdlog::stderr_color_mt("penstock");
-  logger->set_pattern("%n: %^%l%$: %v");
-  logger->set_level(spdlog::level::from_str(level));
-  spdlog::set_default_logger(std::move(logger));
-}
-
 std::string describe(const PrefillEvent& prefill) {
   return "reading the prompt: " + std::to_string(prefill.done_tokens) + " of " +
          std::to_string(prefill.total_tokens) + " tokens, layer " + std::to_string(prefill.layer) +
@@ -34,8 +27,15 @@ std::string describe(const PrefillEvent& prefill) {
 
 }  // namespace
 
+void set_up_logging(const Config& config, const char* level) {
+  auto logger = spdlog::stderr_color_mt("penstock");
+  logger->set_pattern("%n: %^%l%$: %v");
+  logger->set_level(spdlog::level::from_str(config.log_level == "auto" ? level : config.log_level));
+  spdlog::set_default_logger(std::move(logger));
+}
+
 EngineOptions start(const Config& config) {
-  set_up_logging(config.log_level);
+  set_up_logging(config, "warn");
   EngineOptions options = config.engine;
   options.model.dir = model_folder(config);
   options.model.stop = &stop_on_signals();

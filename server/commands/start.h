@@ -10,6 +10,9 @@
 
 namespace penstock {
 
+// Logs go to stderr from the level that `config` names; `level` when that is auto. Call once.
+void set_up_logging(const Config& config, const char* level);
+
 // Sets the log level, takes over SIGINT and SIGTERM, finds the model's folder, and returns the
 // engine's options with the flag that these signals set. Call once. Throws Error(usage) when there
 // is no such model.

@@ -49,7 +49,7 @@ class ConfigTest : public testing::Test {
 
   static Config resolve(std::vector<std::string> arguments) {
     CLI::App app;
-    const ConfigOptions options(app);
+    const ConfigOptions options(app, kModelSettings | kEngineSettings | kServerSettings);
     std::ranges::reverse(arguments);  // as CLI11 takes a vector
     app.parse(arguments);
     return options.resolve();
@@ -79,7 +79,7 @@ TEST_F(ConfigTest, HasDefaults) {
   EXPECT_EQ(config.engine.model.memory.context_tokens, 0);
   EXPECT_EQ(config.engine.model.memory.chunk_tokens, 0);
   EXPECT_EQ(config.engine.model.memory.expert_slots, 0);
-  EXPECT_EQ(config.log_level, "warn");
+  EXPECT_EQ(config.log_level, "auto");
 }
 
 // Every pair of places: the earlier of command line, environment, file, default wins.
@@ -126,6 +126,7 @@ TEST_F(ConfigTest, TakesEverySettingFromEveryPlace) {
     const char* value;
     bool (*arrived)(const Config& config);
   };
+  const std::string keys = write_file("keys", "a\n\nb c \r\n");
   const std::vector<Sample> samples = {
       {"model", "/models/k3", [](const Config& c) { return c.model == "/models/k3"; }},
       {"models-dir", "/models", [](const Config& c) { return c.models_dir == "/models"; }},
@@ -138,13 +139,32 @@ TEST_F(ConfigTest, TakesEverySettingFromEveryPlace) {
       {"chunk", "7", [](const Config& c) { return c.engine.model.memory.chunk_tokens == 7; }},
       {"expert-slots", "64",
        [](const Config& c) { return c.engine.model.memory.expert_slots == 64; }},
+      {"host", "::1", [](const Config& c) { return c.server.host == "::1"; }},
+      {"port", "9000", [](const Config& c) { return c.server.port == 9000; }},
+      {"api-key", "secret",
+       [](const Config& c) { return c.server.api_keys == std::vector<std::string>{"secret"}; }},
+      {"api-key-file", keys.c_str(),
+       [](const Config& c) {
+         return c.server.api_keys == std::vector<std::string>{"a", "b c"};
+       }},
+      {"insecure-no-auth", "true", [](const Config& c) { return c.server.allow_no_key; }},
+      {"cors-origins", "localhost, https://a.example/",
+       [](const Config& c) {
+         return c.server.cors_origins == std::vector<std::string>{"localhost", "https://a.example"};
+       }},
+      {"max-body", "1M", [](const Config& c) { return c.server.max_body_bytes == 1U << 20U; }},
+      {"max-waiting", "3", [](const Config& c) { return c.engine.max_waiting == 3; }},
+      {"keep-alive", "2", [](const Config& c) { return c.server.keep_alive.count() == 2000; }},
+      {"shutdown-grace", "60",
+       [](const Config& c) { return c.server.shutdown_grace.count() == 60; }},
+      {"effort", "low", [](const Config& c) { return c.server.effort == ThinkingEffort::low; }},
       {"log-level", "info", [](const Config& c) { return c.log_level == "info"; }},
   };
   ASSERT_EQ(samples.size(), setting_names().size());
   for (const Sample& sample : samples) {
     const std::string setting = sample.setting;
     EXPECT_FALSE(sample.arrived(resolve({}))) << setting;
-    EXPECT_TRUE(sample.arrived(resolve({"--" + setting, sample.value}))) << setting;
+    EXPECT_TRUE(sample.arrived(resolve({"--" + setting + "=" + sample.value}))) << setting;
     const std::string file =
         write_file("one.toml", setting + " = \"" + std::string(sample.value) + "\"\n");
     EXPECT_TRUE(sample.arrived(resolve({"--config", file}))) << setting;
@@ -165,6 +185,17 @@ TEST_F(ConfigTest, TakesAutoAndEmptyVariablesForTheDefault) {
   EXPECT_EQ(config.engine.model.isa, "");
 }
 
+TEST_F(ConfigTest, TakesAFlagAndRefusesUnusableKeys) {
+  EXPECT_TRUE(resolve({"--insecure-no-auth"}).server.allow_no_key);
+  EXPECT_EQ(resolve_error({"--api-key-file", (home_ / "none").string()}),
+            "--api-key-file is \"" + (home_ / "none").string() +
+                "\", expected a file that can be read, with one key a line");
+  const std::string blank = write_file("blank", "\n \n");
+  EXPECT_NE(resolve_error({"--api-key-file", blank}), "no error");
+  EXPECT_EQ(resolve_error({"--keep-alive", "0"}),
+            "--keep-alive is \"0\", expected a number from 1 to 60");
+}
+
 TEST_F(ConfigTest, CapsAChunkAtTheLongestSweep) {
   EXPECT_EQ(resolve({"--chunk", "1000000"}).engine.model.memory.chunk_tokens, kMaxSweepTokens);
 }
@@ -181,7 +212,8 @@ TEST_F(ConfigTest, NamesThePlaceOfABadValue) {
   EXPECT_EQ(resolve_error({"--ram", "0"}),
             "--ram is \"0\", expected a size such as 24G or 800M, or auto");
   EXPECT_EQ(resolve_error({"--log-level", "loud"}),
-            "--log-level is \"loud\", expected trace, debug, info, warn, err or off");
+            "--log-level is \"loud\", expected auto, trace, debug, info, warn, err or "
+            "off");
   ::setenv("PENSTOCK_EXPERT_SLOTS", "99999999999999999999", 1);
   EXPECT_EQ(resolve_error({}),
             "PENSTOCK_EXPERT_SLOTS is \"99999999999999999999\", expected a number from 0 to "
@@ -195,7 +227,9 @@ TEST_F(ConfigTest, NamesFileAndLineOfABadEntry) {
   EXPECT_EQ(resolve_error({"--config", unknown}),
             unknown +
                 ":2: unknown key thread; known: model, models-dir, ram, threads, isa, context, " +
-                "chunk, expert-slots, log-level");
+                "chunk, expert-slots, host, port, api-key, api-key-file, insecure-no-auth, " +
+                "cors-origins, max-body, max-waiting, keep-alive, shutdown-grace, effort, " +
+                "log-level");
   const std::string bad = write_file("bad.toml", "threads = -4\n");
   EXPECT_EQ(resolve_error({"--config", bad, "--threads", "2"}),
             bad + ":1: threads is \"-4\", expected a number from 0 to 1024");
@@ -226,10 +260,21 @@ TEST_F(ConfigTest, DefaultFileIsTheDefault) {
   EXPECT_EQ(config.engine.model.memory.context_tokens, defaults.engine.model.memory.context_tokens);
   EXPECT_EQ(config.engine.model.memory.chunk_tokens, defaults.engine.model.memory.chunk_tokens);
   EXPECT_EQ(config.engine.model.memory.expert_slots, defaults.engine.model.memory.expert_slots);
+  EXPECT_EQ(config.engine.max_waiting, defaults.engine.max_waiting);
+  EXPECT_EQ(config.server.host, defaults.server.host);
+  EXPECT_EQ(config.server.port, defaults.server.port);
+  EXPECT_EQ(config.server.api_keys, defaults.server.api_keys);
+  EXPECT_EQ(config.server.allow_no_key, defaults.server.allow_no_key);
+  EXPECT_EQ(config.server.cors_origins, defaults.server.cors_origins);
+  EXPECT_EQ(config.server.max_body_bytes, defaults.server.max_body_bytes);
+  EXPECT_EQ(config.server.keep_alive, defaults.server.keep_alive);
+  EXPECT_EQ(config.server.shutdown_grace, defaults.server.shutdown_grace);
+  EXPECT_EQ(config.server.effort, defaults.server.effort);
   EXPECT_EQ(config.log_level, defaults.log_level);
   std::vector<std::string> keys;
   for (const ConfigEntry& entry : read_config_file(path)) keys.push_back(entry.key);
-  const std::vector<std::string_view> names = setting_names();
+  std::vector<std::string_view> names = setting_names();
+  std::erase_if(names, [](std::string_view name) { return name.rfind("api-key", 0) == 0; });
   EXPECT_EQ(keys, std::vector<std::string>(names.begin(), names.end()));
 }
 
