@@ -13,9 +13,9 @@ objects=$(find "$build/kernels" -name '*.o' | sort)
 
 status=0
 for object in $objects; do
-  weak=$("$nm" -C "$object" | awk '$2 == "W" || $1 == "W" || $2 == "V" || $2 == "u"')
+  weak=$("$nm" -C --defined-only "$object" | awk '$2 == "W"')
   if [ -n "$weak" ]; then
-    echo "$object: weak symbols:" >&2
+    echo "$object: weak functions:" >&2
     echo "$weak" >&2
     status=1
   fi
