@@ -42,6 +42,9 @@ enum class FinishReason : std::uint8_t { stop, length };
 struct QueuedEvent {
   std::int32_t ahead;  // requests before this one
 };
+struct StartedEvent {
+  std::int64_t cached_tokens;  // of the prompt, as in the statistics
+};
 struct PrefillEvent {
   std::int64_t done_tokens;  // committed
   std::int64_t total_tokens;
@@ -62,7 +65,7 @@ struct DoneEvent {
   FinishReason reason;
   GenerationStats stats;
 };
-using GenerationEvent = std::variant<QueuedEvent, PrefillEvent, PromptLogitsEvent,
+using GenerationEvent = std::variant<QueuedEvent, StartedEvent, PrefillEvent, PromptLogitsEvent,
                                      LayerOutputsEvent, TokenEvent, DoneEvent>;
 
 struct GenerationChannel;  // the queue with two ends between engine and caller

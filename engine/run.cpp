@@ -35,6 +35,7 @@ Run::Run(Model& model, PrefixCache& cache, GenerationChannel& channel)
 void Run::run() {
   const Clock::time_point begin = Clock::now();
   start();
+  channel_.push(StartedEvent{stats_.cached_tokens});
   try {
     prefill();
     stats_.prefill_s = seconds_since(begin);

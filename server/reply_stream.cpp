@@ -40,12 +40,13 @@ void ReplyStream::step(HttpStream& out) {
 }
 
 void ReplyStream::take(const GenerationEvent& event, HttpStream& out) {
-  if (std::holds_alternative<QueuedEvent>(event)) return;
-  running_ = true;
+  if (const auto* started = std::get_if<StartedEvent>(&event)) {
+    running_ = true;
+    cached_tokens_ = started->cached_tokens;
+  }
   if (const auto* token = std::get_if<TokenEvent>(&event)) return add_token(token->token, out);
   if (const auto* done = std::get_if<DoneEvent>(&event)) {
     stats_ = done->stats;
-    cached_tokens_ = done->stats.cached_tokens;
     finish(done->reason == FinishReason::stop ? ReplyCut::stopped : ReplyCut::limit, out);
   }
 }
