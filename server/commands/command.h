@@ -33,6 +33,7 @@ std::unique_ptr<Command> add_serve_command(CLI::App& app);
 std::unique_ptr<Command> add_run_command(CLI::App& app);
 std::unique_ptr<Command> add_chat_command(CLI::App& app);
 std::unique_ptr<Command> add_tokenize_command(CLI::App& app);
+std::unique_ptr<Command> add_health_command(CLI::App& app);
 std::unique_ptr<Command> add_logits_command(CLI::App& app);
 std::unique_ptr<Command> add_plan_command(CLI::App& app);
 

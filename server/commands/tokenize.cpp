@@ -5,31 +5,37 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "config/config.h"
 #include "engine/base/error.h"
+#include "engine/text/json_text.h"
 #include "engine/text/utf8.h"
 #include "server/commands/command.h"
 #include "server/commands/input.h"
 #include "server/commands/model_text.h"
 #include "server/commands/output.h"
+#include "server/openai_chat.h"
 
 namespace penstock {
 namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock tokenize --model kimi-k3 \"Hello, world\"      19180,11,2695\n"
-    "  penstock tokenize --json - < text.txt                {\"ids\", \"pieces\", "
-    "\"prompt_tokens\"}\n"
+    "  penstock tokenize --model kimi-k3 \"Hello, world\"      prints 19180,11,2695\n"
+    "  penstock tokenize --json - < text.txt\n"
     "  penstock tokenize --specials \"<|open|>think<|sep|>\"   markers are markers\n"
+    "  penstock tokenize --json --chat body.json             a request to the server, as a prompt\n"
     "\n"
     "Without --specials all text is ordinary: a marker in it is spelt out. The ids can be given\n"
-    "to run --ids. Only config.json, tokenizer_config.json and tiktoken.model of the model are\n"
-    "read. A piece is the text of one id; bytes that are no whole UTF-8 are shown as U+FFFD.";
+    "to run --ids. --json prints {\"ids\", \"pieces\", \"prompt_tokens\"}: a piece is the text of "
+    "one\n"
+    "id, bytes that are no whole UTF-8 shown as U+FFFD; prompt_tokens is what the usage of the\n"
+    "server says. Only config.json, tokenizer_config.json and tiktoken.model are read.";
 
 struct Prompt {
   std::vector<Token> ids;
@@ -39,15 +45,27 @@ struct Prompt {
 class TokenizeCommand : public Command {
  public:
   explicit TokenizeCommand(CLI::App* app) : Command(app), settings_(*app, kModelSettings) {
-    app->add_option("TEXT", text_, "The text; - reads it from stdin")->type_name("")->required();
+    app->add_option("TEXT", text_, "The text; - reads it from stdin")->type_name("");
+    app->add_option("--chat", body_, "Body of a request to /v1/chat/completions; - for stdin")
+        ->type_name("FILE");
     app->add_flag("--specials", specials_, "Names of special tokens in the text are those tokens");
     app->add_flag("--json", json_, "Print one JSON object");
     app->footer(kExamples);
   }
 
   int run() override {
-    const ModelText model = load_model_text(model_folder(settings_.resolve()));
-    print(*model.tokenizer, encode(*model.tokenizer));
+    const bool has_text = app()->get_option("TEXT")->count() > 0;
+    const bool has_body = app()->get_option("--chat")->count() > 0;
+    if (has_text == has_body) {
+      throw Error(ErrorCode::usage, has_text ? "either a TEXT or --chat, not both"
+                                             : "no TEXT: give it, or - to read it, or --chat FILE");
+    }
+    if (has_body && specials_) {
+      throw Error(ErrorCode::usage, "--specials is for text, not for --chat");
+    }
+    const Config config = settings_.resolve();
+    const ModelText model = load_model_text(model_folder(config));
+    print(*model.tokenizer, has_body ? render(model, config.server) : encode(*model.tokenizer));
     return 0;
   }
 
@@ -58,6 +76,15 @@ class TokenizeCommand : public Command {
         specials_ ? tokenizer.encode_with_specials(text) : tokenizer.encode_ordinary(text);
     const auto count = static_cast<std::int64_t>(ids.size());
     return {std::move(ids), count};
+  }
+
+  Prompt render(const ModelText& model, const ServerOptions& server) const {
+    std::string problem;
+    const std::optional<JsonValue> body = read_json(read_text(body_), {}, &problem);
+    if (!body) throw Error(ErrorCode::bad_request, body_ + ": not valid JSON: " + problem);
+    const ApiCall call = parse_chat_call(*body, {.effort = server.effort});
+    RenderedPrompt prompt = model.format->render(std::get<Conversation>(call.prompt));
+    return {std::move(prompt.ids), prompt.prompt_tokens};
   }
 
   void print(const Tokenizer& tokenizer, const Prompt& prompt) const {
@@ -78,6 +105,7 @@ class TokenizeCommand : public Command {
   }
 
   std::string text_;
+  std::string body_;
   bool specials_ = false;
   bool json_ = false;
   ConfigOptions settings_;
@@ -87,7 +115,7 @@ class TokenizeCommand : public Command {
 
 std::unique_ptr<Command> add_tokenize_command(CLI::App& app) {
   return std::make_unique<TokenizeCommand>(
-      app.add_subcommand("tokenize", "Show the token ids of a text"));
+      app.add_subcommand("tokenize", "Show the token ids of a text or of a chat request"));
 }
 
 }  // namespace penstock

@@ -6,8 +6,12 @@ import json
 import os
 import pathlib
 import pty
+import re
 import select
 import shutil
+import socket
+import subprocess
+import threading
 import time
 import unittest
 
@@ -175,6 +179,27 @@ class Tokenize(Words):
         self.assertEqual(self.tokenize("--specials", marker)["pieces"],
                          ["<|open|>", "think", "<|sep|>"])
 
+    def test_chat_request(self):
+        body = {"model": "any", "stream": True, "temperature": 0.7,
+                "messages": [{"role": "user", "content": FRANCE}]}
+        out = self.tokenize("--chat", "-", stdin=json.dumps(body))
+        prompt = "".join(out["pieces"])
+        self.assertIn(f'<|open|>message role="user"<|sep|>{FRANCE}<|close|>message<|sep|>', prompt)
+        self.assertTrue(prompt.endswith("<|open|>think<|sep|>"))
+        self.assertEqual(out["prompt_tokens"], len(out["ids"]) - 3)
+        done = self.run_json("--ids", ids_text(out["ids"]), "--max-tokens", 60)
+        self.assertEqual(done["ids"], self.run_json(FRANCE)["ids"])
+
+    def test_wrong_chat_request(self):
+        file = self.penstock.home / "body.json"
+        for body, says in [('{"messages": [', r"body\.json: not valid JSON"), ("{}", "messages"),
+                           ('{"messages": [{"role": "king"}]}', r"messages\[0\]\.role")]:
+            file.write_text(body)
+            self.fail_with("tokenize", "--chat", file, says=says)
+        self.fail_with("tokenize", "--chat", "/nonexistent", says=r"/nonexistent: cannot read: No such")
+        self.fail_with("tokenize", "--chat", file, "x", says="not both")
+        self.fail_with("tokenize", "--chat", file, "--specials", says="--specials is for text")
+
     def test_cut_characters(self):
         self.assertEqual(self.tokenize("é")["pieces"], ["\ufffd", "\ufffd"])
 
@@ -200,6 +225,69 @@ class Tokenize(Words):
 
     def test_usage(self):
         self.fail_with("tokenize", says=r"TEXT.*see penstock tokenize --help$")
+
+
+class Health(Words):
+    def start_server(self):
+        """The port of a server that says it is ready, stopped at the end of the test."""
+        server = subprocess.Popen([*program.COMMAND, "serve", "--port", "0"],
+                                  stderr=subprocess.PIPE, text=True,
+                                  env=program.environment(self.penstock.home))
+        self.addCleanup(server.stderr.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.terminate)
+        lines = iter(server.stderr.readline, "")
+        port = next(found[1] for line in lines if (found := re.search(r"listening on .*:(\d+)", line)))
+        self.assertTrue(any("is ready" in line for line in lines))
+        return port
+
+    def test_ready(self):
+        port = self.start_server()
+        for arguments, variables in [(("--url", f"http://127.0.0.1:{port}/"), {}),
+                                     (("--url", f"localhost:{port}"), {}),
+                                     ((), {"PENSTOCK_PORT": port, "PENSTOCK_HOST": "0.0.0.0"})]:
+            self.assertEqual(self.succeed("health", *arguments, variables=variables),
+                             '200 {"status":"ok"}\n')
+
+    def answer_with(self, answer):
+        """`health` asking a server that sends `answer`."""
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            def serve():
+                with listening.accept()[0] as client:
+                    client.recv(4096)
+                    client.sendall(answer)
+            thread = threading.Thread(target=serve)
+            thread.start()
+            try:
+                port = listening.getsockname()[1]
+                return self.penstock.run("health", "--url", f"http://127.0.0.1:{port}")
+            finally:
+                thread.join()
+
+    def test_not_ready(self):
+        done = self.answer_with(b"HTTP/1.1 503 Service Unavailable\r\n\r\n{}\n")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "503 {}\n", ""))
+
+    def test_other_answers(self):
+        for answer in (b"", b"SSH-2.0-OpenSSH\r\n"):
+            done = self.answer_with(answer)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("what came is no HTTP answer", done.stderr)
+
+    def test_nobody_there(self):
+        with socket.create_server(("127.0.0.1", 0)) as unused:
+            port = unused.getsockname()[1]
+        self.fail_with("health", "--url", f"http://127.0.0.1:{port}",
+                       says=rf"127\.0\.0\.1 port {port}: Connection refused")
+
+    def test_silence(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            self.fail_with("health", "--timeout", "1", "--url",
+                           f"http://127.0.0.1:{silent.getsockname()[1]}", says="no answer in time")
+
+    def test_usage(self):
+        for url in ("https://localhost", "http://", "http://x:0", "http://x:99999", "http://x/y"):
+            self.fail_with("health", "--url", url, says=r"expected http://HOST:PORT; see penstock health")
 
 
 class Session:
