@@ -99,7 +99,7 @@ inline void decay_strip(const KdaHead& head, ptrdiff_t t, const StripMasks& mask
   const float* decay = head.decay + t * head.row_stride;
   for (int32_t i = 0; i < head.key_dim; ++i, p.from += p.from_stride, p.to += p.to_stride) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kStripVectors; ++v) {
+    for (ptrdiff_t v = 0; v < kStripVectors; ++v) {
       const __m512 old = _mm512_maskz_loadu_ps(masks[v], p.from + v * kLanes);
       const __m512 s = Ops::mul(old, Ops::set(decay[i]));
       _mm512_mask_storeu_ps(p.to + v * kLanes, masks[v], s);
@@ -115,7 +115,7 @@ inline void update_strip(const KdaHead& head, ptrdiff_t t, const StripMasks& mas
   const float* q = head.q + t * head.qkv_stride;
   for (int32_t i = 0; i < head.key_dim; ++i, p.from += p.from_stride, p.to += p.to_stride) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kStripVectors; ++v) {
+    for (ptrdiff_t v = 0; v < kStripVectors; ++v) {
       const __m512 old = _mm512_maskz_loadu_ps(masks[v], p.from + v * kLanes);
       const __m512 s = Ops::fma(Ops::set(k[i]), d[v], old);
       _mm512_mask_storeu_ps(p.to + v * kLanes, masks[v], s);
@@ -143,14 +143,14 @@ void kda_strip(const KdaHead& head, int32_t j) {
     const __m512 beta = Ops::set(head.beta[t * head.beta_stride]);
     const float* value = head.v + t * head.qkv_stride + j;
     StripVectors d;
-    for (int v = 0; v < kStripVectors; ++v) {
+    for (ptrdiff_t v = 0; v < kStripVectors; ++v) {
       d[v] = Ops::mul(beta, Ops::sub(_mm512_maskz_loadu_ps(masks[v], value + v * kLanes), u[v]));
     }
     pass = {work, work_stride, work, work_stride};
     if (t + 1 == head.tokens) pass = {work, work_stride, state, stride};
     StripVectors out = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     update_strip(head, t, masks, pass, d, out);
-    for (int v = 0; v < kStripVectors; ++v) {
+    for (ptrdiff_t v = 0; v < kStripVectors; ++v) {
       _mm512_mask_storeu_ps(head.out + t * head.row_stride + j + v * kLanes, masks[v], out[v]);
     }
   }
@@ -200,7 +200,7 @@ void weigh_strip(const AttentionBlock& a, const float* p, int32_t r, float* weig
   __m512 sum[kVectors];
   __mmask16 masks[kVectors];
 #pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) {
+  for (ptrdiff_t v = 0; v < kVectors; ++v) {
     sum[v] = _mm512_setzero_ps();
     masks[v] = lanes_below(a.latent - r - v * kLanes);
   }
@@ -208,12 +208,12 @@ void weigh_strip(const AttentionBlock& a, const float* p, int32_t r, float* weig
   for (int32_t i = 0; i < a.positions; ++i, row += a.width) {
     const __m512 weight = Ops::set(p[i]);
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
+    for (ptrdiff_t v = 0; v < kVectors; ++v) {
       sum[v] = Ops::fma(weight, _mm512_maskz_loadu_ps(masks[v], row + v * kLanes), sum[v]);
     }
   }
 #pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) {
+  for (ptrdiff_t v = 0; v < kVectors; ++v) {
     _mm512_mask_storeu_ps(weighted + r + v * kLanes, masks[v], sum[v]);
   }
 }

@@ -18,7 +18,7 @@ void set_avx512_matmul(Kernels* table);  // avx512_matmul.cpp: matmul and matmul
 
 namespace {
 
-constexpr int32_t kLanes = 16;
+inline constexpr int32_t kLanes = 16;
 
 struct Ops {
   using Float = __m512;

@@ -9,8 +9,9 @@
 namespace penstock {
 namespace {
 
-constexpr int32_t kTokens = 6;                    // of one register tile
-constexpr ptrdiff_t kRowBlockBytes = 256 * 1024;  // of weights: a quarter of the smallest L2
+constexpr int32_t kTokens = 6;  // of one register tile
+constexpr ptrdiff_t kRowBlockBytes =
+    ptrdiff_t{256} * 1024;  // of weights: a quarter of the smallest L2
 
 // --- One row of each format: block(b) gives columns 32 b to 32 b + 31, part(b, n) the first n of
 // them and zeros. All conversions are exact.
@@ -115,7 +116,7 @@ inline void store_sums(const Step& s, const Sums<R, T>& sum) {
 #pragma GCC unroll 6
   for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 2
-    for (int r = 0; r < R; r += 4) {
+    for (ptrdiff_t r = 0; r < R; r += 4) {
       const auto rows = static_cast<__mmask8>(s.y_rows >> r & 15);
       __m128 y = reduce(sum[r][t], sum[r + 1][t], sum[r + 2][t], sum[r + 3][t]);
       if (s.scales != nullptr) y = _mm_mul_ps(y, _mm_maskz_loadu_ps(rows, s.scales + 4 * r));

@@ -17,17 +17,17 @@ struct Dims {
   std::int32_t value;
 };
 constexpr Dims kDims[] = {{4, 3}, {1, 1}, {16, 16}, {5, 33}, {64, 40}, {128, 128}};
-constexpr std::int32_t kTokens = 7;
+constexpr int kTokens = 7;
 
-std::size_t product(std::int32_t a, std::int32_t b) {
+std::size_t product(std::ptrdiff_t a, std::ptrdiff_t b) {
   return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
 }
 
 // Operands of one head, with room between the tokens. Keys and queries have about unit length.
 struct KdaCase {
   Dims dims;
-  std::int32_t qkv_stride;
-  std::int32_t row_stride;
+  std::ptrdiff_t qkv_stride;
+  std::ptrdiff_t row_stride;
   GuardBuffer q, k, v, decay, beta, initial;
 
   explicit KdaCase(Dims d)
@@ -42,8 +42,8 @@ struct KdaCase {
   }
 
   // Tokens [begin, end) over `state`, which is read from `from`.
-  void run(const Kernels& table, const float* from, float* state, float* out, std::int32_t begin,
-           std::int32_t end) const {
+  void run(const Kernels& table, const float* from, float* state, float* out, std::ptrdiff_t begin,
+           std::ptrdiff_t end) const {
     KdaHead head{};
     head.initial = from;
     head.state = state;
@@ -56,7 +56,7 @@ struct KdaCase {
     head.qkv_stride = qkv_stride;
     head.row_stride = row_stride;
     head.beta_stride = 2;
-    head.tokens = end - begin;
+    head.tokens = static_cast<std::int32_t>(end - begin);
     head.key_dim = dims.key;
     head.value_dim = dims.value;
     table.kda(head);
@@ -85,7 +85,7 @@ void exact_column(const KdaCase& c, std::int32_t j, std::vector<double>* s,
   for (std::int32_t i = 0; i < c.dims.key; ++i) {
     s->push_back(floats(c.initial)[i * c.dims.value + j]);
   }
-  for (std::int32_t t = 0; t < kTokens; ++t) {
+  for (std::ptrdiff_t t = 0; t < kTokens; ++t) {
     const float* k = floats(c.k) + t * c.qkv_stride;
     const float* q = floats(c.q) + t * c.qkv_stride;
     double u = 0;
@@ -118,7 +118,7 @@ TEST_P(Kda, FollowsTheRecurrence) {
         EXPECT_NEAR(got.state[static_cast<std::size_t>(i * dims.value + j)],
                     state[static_cast<std::size_t>(i)], tolerance);
       }
-      for (std::int32_t t = 0; t < kTokens; ++t) {
+      for (std::ptrdiff_t t = 0; t < kTokens; ++t) {
         EXPECT_NEAR(got.out[static_cast<std::size_t>(t * c.row_stride + j)],
                     out[static_cast<std::size_t>(t)], tolerance);
       }
@@ -221,7 +221,8 @@ TEST_P(Attend, ScoresWithDotAndWeighsWithExp) {
     const AttendOperands o = attend_operands(c);
     const AttendResult got = attend(table(), o.block);
     std::vector<float> p;
-    for (std::int32_t i = 0; i < c.positions; ++i) {
+    p.reserve(static_cast<std::size_t>(c.positions));
+    for (std::ptrdiff_t i = 0; i < c.positions; ++i) {
       p.push_back(0.3F * table().dot(floats(o.query), floats(o.cache) + i * c.width,
                                      static_cast<std::size_t>(c.width)));
     }

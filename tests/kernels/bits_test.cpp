@@ -28,10 +28,11 @@ std::uint64_t hash_products(const Kernels& table, WeightFormat format) {
   constexpr std::int32_t kRows = 21;
   constexpr std::int32_t kWidth = 1056;
   constexpr std::int32_t kTokens = 5;
+  constexpr std::size_t kValues = std::size_t{kTokens} * kWidth;
   const TestMatrix m = random_matrix(format, kRows, kWidth, 100);
-  const GuardBuffer x = random_floats(kTokens * kWidth, 101);
+  const GuardBuffer x = random_floats(kValues, 101);
   std::vector<float> y = multiply(table, m.view, 0, kRows, x.as<float>(), kTokens);
-  std::vector<float> transposed(kTokens * kWidth);
+  std::vector<float> transposed(kValues);
   table.matmul_t[static_cast<int>(format)](m.view, 0, kRows, floats(x), kRows, kTokens,
                                            transposed.data(), kWidth);
   y.insert(y.end(), transposed.begin(), transposed.end());
@@ -59,9 +60,11 @@ std::uint64_t hash_situ(const Kernels& table) {
 std::uint64_t hash_kda(const Kernels& table) {
   constexpr std::int32_t kKey = 24;
   constexpr std::int32_t kValue = 40;
-  const GuardBuffer rows = random_floats(9 * kValue, 104, -0.3F, 0.3F);
-  const GuardBuffer decay = random_floats(9 * kValue, 105, 0, 1);
-  std::vector<float> all(kKey * kValue + 9 * kValue);
+  constexpr std::size_t kState = std::size_t{kKey} * kValue;
+  constexpr std::size_t kOut = std::size_t{9} * kValue;
+  const GuardBuffer rows = random_floats(kOut, 104, -0.3F, 0.3F);
+  const GuardBuffer decay = random_floats(kOut, 105, 0, 1);
+  std::vector<float> all(kState + kOut);
   KdaHead head{};
   head.initial = all.data();
   head.state = all.data();
@@ -70,7 +73,7 @@ std::uint64_t hash_kda(const Kernels& table) {
   head.v = floats(rows);
   head.decay = floats(decay);
   head.beta = floats(decay);
-  head.out = all.data() + kKey * kValue;
+  head.out = all.data() + kState;
   head.qkv_stride = kValue;
   head.row_stride = kValue;
   head.beta_stride = 1;
@@ -84,7 +87,7 @@ std::uint64_t hash_kda(const Kernels& table) {
 std::uint64_t hash_attend(const Kernels& table) {
   constexpr std::int32_t kWidth = 100;
   const GuardBuffer query = random_floats(kWidth, 106);
-  const GuardBuffer cache = random_floats(99 * kWidth, 107);
+  const GuardBuffer cache = random_floats(std::size_t{99} * kWidth, 107);
   std::vector<float> all(92);
   AttentionPartial partial{0, 0, all.data() + 2};
   table.attend({floats(query), floats(cache), kWidth, 90, 99, 0.5F}, &partial);

@@ -46,7 +46,7 @@ TEST_P(Matmul, StaysWithinTheErrorBound) {
       const GuardBuffer x = random_floats(elements(kTokens, cols), 2);
       const std::vector<float> y = multiply(table(), m.view, 0, kRows, x.as<float>(), kTokens);
       for (std::int32_t t = 0; t < kTokens; ++t) {
-        const float* xt = floats(x) + t * cols;
+        const float* xt = floats(x) + elements(t, cols);
         for (std::int32_t r = 0; r < kRows; ++r) {
           EXPECT_NEAR(y[static_cast<std::size_t>(t * kRows + r)], exact_product(m.view, r, xt),
                       tolerance(m.view, r, xt));
@@ -107,7 +107,7 @@ TEST_P(Matmul, GivesARowTheSameBitsInAnyRange) {
           SCOPED_TRACE(testing::Message()
                        << format_name(format) << " rows " << begin << " to " << end);
           std::vector<float> want;
-          for (std::int32_t t = 0; t < tokens; ++t) {
+          for (std::ptrdiff_t t = 0; t < tokens; ++t) {
             want.insert(want.end(), all.begin() + t * kRows + begin, all.begin() + t * kRows + end);
           }
           ASSERT_TRUE(

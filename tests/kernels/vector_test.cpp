@@ -36,8 +36,9 @@ TEST_P(Vectors, DotStaysWithinTheErrorBound) {
       sum += term;
       magnitude += std::fabs(term);
     }
-    const double steps = 2.0 * static_cast<double>((n + 31) / 32) + 4;
-    EXPECT_NEAR(table().dot(floats(a), floats(b), n), sum, 1.01 * steps * 0x1p-24 * magnitude);
+    const std::size_t steps = 2 * ((n + 31) / 32) + 4;
+    EXPECT_NEAR(table().dot(floats(a), floats(b), n), sum,
+                1.01 * static_cast<double>(steps) * 0x1p-24 * magnitude);
   }
 }
 
