@@ -9,15 +9,15 @@
 set -euo pipefail
 
 debian_packages=(
-  g++ cmake ninja-build python3
-  nlohmann-json3-dev libspdlog-dev libcli11-dev libgtest-dev
+  g++ cmake ninja-build pkg-config python3
+  libcpp-httplib-dev nlohmann-json3-dev libspdlog-dev libcli11-dev libgtest-dev
 )
 debian_format_packages=(clang-format-14)
 debian_tools=(
   clang-14 clang-tidy-14 clang-tools-14 clang-format-14 libclang-rt-14-dev
-  g++-aarch64-linux-gnu qemu-user-static googletest
+  g++-aarch64-linux-gnu qemu-user-static
 )
-brew_packages=(cmake ninja python3 nlohmann-json spdlog cli11 googletest)
+brew_packages=(cmake ninja pkg-config python3 cpp-httplib nlohmann-json spdlog cli11 googletest)
 brew_tools=(llvm@14 clang-format@14)
 
 usage() {
@@ -79,6 +79,6 @@ elif command -v brew >/dev/null; then
   install_brew "${packages[@]}"
 else
   echo "install_deps.sh: neither apt-get nor brew here; install by hand: a C++20 compiler, CMake" \
-    "3.25, Ninja, Python 3, nlohmann-json, spdlog, CLI11, GoogleTest" >&2
+    "3.25, Ninja, pkg-config, Python 3, cpp-httplib, nlohmann-json, spdlog, CLI11, GoogleTest" >&2
   exit 1
 fi
