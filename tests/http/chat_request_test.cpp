@@ -8,9 +8,11 @@
 #include <variant>
 #include <vector>
 
+#include "engine/text/chat_format.h"
 #include "server/api_error.h"
 #include "server/openai_chat.h"
 #include "tests/http/http_client.h"
+#include "tests/text/chat_fixtures.h"
 
 namespace penstock::testing {
 namespace {
@@ -418,6 +420,23 @@ TEST(ChatRequest, RefusesWrongResponseFormats) {
       {format(R"({"type":"json_schema","json_schema":{"name":"a","schema":{},"strict":1}})"),
        "response_format.json_schema.strict", "invalid_type"},
   });
+}
+
+// The vendor's counts, from the body to the ids.
+TEST(ChatRequest, CountsPromptTokensAsTheVendor) {
+  const std::optional<std::string> dir = published_k3_dir();
+  if (!dir) GTEST_SKIP() << "K3's published files are not here: set PENSTOCK_SHARED";
+  const Tokenizer tokenizer = Tokenizer::load(*dir);
+  const auto format = make_chat_format("kimi-k3", tokenizer);
+  const JsonValue fixture = read_fixture(*dir + "/contract_cases.json");
+  const std::vector<JsonValue>& cases = fixture.find("cases")->items;
+  EXPECT_EQ(cases.size(), 4U);
+  for (const JsonValue& one : cases) {
+    const ApiCall call = parse_chat_call(*one.find("request"), {});
+    const RenderedPrompt prompt = format->render(std::get<Conversation>(call.prompt));
+    EXPECT_EQ(std::to_string(prompt.ids.size()), text_at(one, "rendered_ids"));
+    EXPECT_EQ(std::to_string(prompt.prompt_tokens), text_at(one, "prompt_tokens"));
+  }
 }
 
 TEST(ChatRequest, TakesPartialOnTheLastAnswerOnly) {

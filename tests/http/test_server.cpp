@@ -88,7 +88,7 @@ void TestServer::fail_reads() {
 
 bool TestServer::becomes_idle_within(std::chrono::milliseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
-  while (!engine().idle()) {
+  while (!engine().idle() || state_.active_replies() > 0) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(1ms);
   }

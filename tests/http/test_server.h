@@ -43,6 +43,7 @@ class TestServer {
   void release();
   void fail_reads();  // every read from now on, until release()
 
+  // Nothing runs, waits, or is still written.
   bool becomes_idle_within(std::chrono::milliseconds time);
   void stop();  // waits for all handlers
 
