@@ -40,16 +40,18 @@ unpack_libraries() {
 }
 
 unpack_libraries
+folders=$libraries/usr/lib/aarch64-linux-gnu:$libraries/lib/aarch64-linux-gnu
 export PKG_CONFIG_LIBDIR=$libraries/usr/lib/aarch64-linux-gnu/pkgconfig
 export PKG_CONFIG_SYSROOT_DIR=$libraries
 mkdir -p "$build"
 cmake -S . -B "$build/penstock" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPENSTOCK_WERROR=ON \
   -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=$cross \
+  -DCMAKE_CXX_COMPILER_LAUNCHER="$(command -v ccache || true)" \
   "-DCMAKE_FIND_ROOT_PATH=$libraries" -DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=ONLY \
   -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY \
   "-DCMAKE_CXX_FLAGS=-isystem $libraries/usr/include/aarch64-linux-gnu" \
-  "-DCMAKE_EXE_LINKER_FLAGS=-Wl,-rpath-link,$libraries/usr/lib/aarch64-linux-gnu" \
-  "-DCMAKE_CROSSCOMPILING_EMULATOR=$qemu;-L;/usr/aarch64-linux-gnu;-E;LD_LIBRARY_PATH=$libraries/usr/lib/aarch64-linux-gnu" \
+  "-DCMAKE_EXE_LINKER_FLAGS=-Wl,-rpath-link,$folders" \
+  "-DCMAKE_CROSSCOMPILING_EMULATOR=$qemu;-L;/usr/aarch64-linux-gnu;-E;LD_LIBRARY_PATH=$folders" \
   >"$build/configure.log" || { cat "$build/configure.log"; exit 1; }
 cmake --build "$build/penstock" -j "$jobs"
 NM=aarch64-linux-gnu-nm scripts/check_isa_objects.sh "$build/penstock"
