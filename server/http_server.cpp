@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -23,6 +24,7 @@ constexpr int kBacklog = 511;  // the library's own is 5
 constexpr std::size_t kRequestsPerConnection = 1'000'000;
 constexpr std::time_t kReadTimeoutS = 10;   // between two pieces of a request
 constexpr std::time_t kWriteTimeoutS = 30;  // a client that does not read for so long is gone
+constexpr std::chrono::milliseconds kPollInterval{5};
 constexpr const char* kMethods = "GET, POST, DELETE, OPTIONS, HEAD";
 
 class SinkStream final : public HttpStream {
@@ -41,6 +43,18 @@ class SinkStream final : public HttpStream {
  private:
   httplib::DataSink& sink_;
   bool gone_ = false;
+};
+
+// Counts a request from its head to the last byte of its response.
+class InFlight {
+ public:
+  explicit InFlight(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~InFlight() { --count_; }
+  InFlight(const InFlight&) = delete;
+  InFlight& operator=(const InFlight&) = delete;
+
+ private:
+  std::atomic<int>& count_;
 };
 
 // The body of one request: read once, up to a limit.
@@ -153,14 +167,14 @@ struct HttpServer::Adapter {
                       const Caller& caller, const std::string& id, Body* body,
                       std::string_view* route_path);
   const HttpRoute& find_route(const std::string& method, const std::string& path) const;
-  void send(HttpResponse from, bool close, const httplib::Request& request,
-            httplib::Response* to) const;
+  void send(HttpResponse from, bool close, const httplib::Request& request, httplib::Response* to);
 
   const ServerOptions options;
   const std::vector<HttpRoute> routes;
   httplib::Server server;
   int listener = -1;
   int port = 0;
+  std::atomic<int> in_flight{0};
   std::thread thread;
 };
 
@@ -272,6 +286,7 @@ HttpResponse HttpServer::Adapter::answer(const httplib::Request& request,
 
 void HttpServer::Adapter::serve(const httplib::Request& request, httplib::Response& response,
                                 const httplib::ContentReader* reader) {
+  const InFlight counted(in_flight);
   const std::string id = request_id(request);
   const Caller caller = caller_of(request);
   Body body(request, reader);
@@ -301,12 +316,13 @@ void HttpServer::Adapter::serve(const httplib::Request& request, httplib::Respon
 
 // With `close` the connection ends after the response.
 void HttpServer::Adapter::send(HttpResponse from, bool close, const httplib::Request& request,
-                               httplib::Response* to) const {
+                               httplib::Response* to) {
   to->status = from.status;
   for (const auto& [name, value] : from.headers) to->set_header(name, value);
   if (from.stream) {
     const bool is_http_1_0 = request.version == "HTTP/1.0";
-    const auto provider = [stream = std::move(from.stream), close, is_http_1_0](
+    const auto provider = [stream = std::move(from.stream), close, is_http_1_0,
+                           counted = std::make_shared<InFlight>(in_flight)](
                               std::size_t /*offset*/, httplib::DataSink& sink) {
       SinkStream out(sink);
       // An exception that left here would end the process.
@@ -359,13 +375,18 @@ void HttpServer::start() {
   adapter_->thread = std::thread([adapter = adapter_.get()] {
     if (!adapter->server.listen_after_bind()) spdlog::error("the HTTP server ended");
   });
-  while (!adapter_->server.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (!adapter_->server.is_running()) std::this_thread::sleep_for(kPollInterval);
+}
+
+void HttpServer::drain() {
+  if (!adapter_->thread.joinable()) return;
+  adapter_->server.stop();
+  while (adapter_->in_flight > 0) std::this_thread::sleep_for(kPollInterval);
 }
 
 void HttpServer::stop() {
-  if (!adapter_->thread.joinable()) return;
-  adapter_->server.stop();
-  adapter_->thread.join();
+  drain();
+  if (adapter_->thread.joinable()) adapter_->thread.join();
 }
 
 }  // namespace penstock

@@ -62,7 +62,10 @@ class HttpServer {
 
   int port() const;
   void start();  // accepts connections, on threads of its own
-  void stop();   // accepts no more, waits for the handlers to return
+  // Accepts no more, and waits until the requests that are being served are answered. Connections
+  // that wait for a next request stay for as long as they may wait.
+  void drain();
+  void stop();  // drains, and waits for all connections to end
 
  private:
   struct Adapter;

@@ -6,12 +6,9 @@
 
 namespace penstock {
 
-// The tokenizer comes first: it is read in no time, and what is wrong with it is told before the
-// weights are loaded.
-ServedModel::ServedModel(const EngineOptions& options)
-    : tokenizer_(Tokenizer::load(options.model.dir)),
-      engine_(options),
-      format_(make_chat_format(engine_.model().architecture, tokenizer_)) {}
+ServedModel::ServedModel(std::unique_ptr<const Tokenizer> tokenizer,
+                         std::unique_ptr<const ChatFormat> format, const EngineOptions& options)
+    : tokenizer_(std::move(tokenizer)), format_(std::move(format)), engine_(options) {}
 
 ServerState::ServerState(std::string model_id)
     : model_id_(std::move(model_id)),

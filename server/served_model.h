@@ -15,21 +15,23 @@
 
 namespace penstock {
 
-// Thread-safe. The engine goes first when it ends.
+// Thread-safe.
 class ServedModel {
  public:
-  // Loads tokenizer and weights; throws what they throw.
-  explicit ServedModel(const EngineOptions& options);
+  // Loads the weights; throws what Engine throws. `format` refers to `tokenizer`, which has as many
+  // ids as the model.
+  ServedModel(std::unique_ptr<const Tokenizer> tokenizer, std::unique_ptr<const ChatFormat> format,
+              const EngineOptions& options);
 
-  const Tokenizer& tokenizer() const { return tokenizer_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
   const ChatFormat& format() const { return *format_; }
   Engine& engine() { return engine_; }
   const ModelInfo& info() const { return engine_.model(); }
 
  private:
-  const Tokenizer tokenizer_;
-  Engine engine_;
+  const std::unique_ptr<const Tokenizer> tokenizer_;
   const std::unique_ptr<const ChatFormat> format_;
+  Engine engine_;
 };
 
 // Thread-safe.

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <string>
@@ -19,6 +20,7 @@
 #include "server/admin_routes.h"
 #include "server/chat_service.h"
 #include "server/commands/command.h"
+#include "server/commands/model_text.h"
 #include "server/commands/signal_waiter.h"
 #include "server/commands/signals.h"
 #include "server/commands/start.h"
@@ -73,8 +75,8 @@ class Daemon {
     engine_.model.stop = &stop_loading_;
   }
 
-  // Returns when all has ended; throws what the load of the model threw.
-  void run() {
+  // Ends the process, or throws what the load of the model threw.
+  [[noreturn]] void run() {
     http_.start();
     spdlog::info("listening on {}/v1", url_of(options_.host, http_.port()));
     spdlog::info("keys: {}", options_.api_keys.empty()
@@ -87,7 +89,11 @@ class Daemon {
       if (signalled) asked = shut_down(asked);
     }
     closer_.join();
-    if (load_failed_ && !stop_loading_by_signal_) std::rethrow_exception(load_error_);
+    if (load_failed_ && !stopped_by_signal_) std::rethrow_exception(load_error_);
+    // All is answered. Connections that wait for a next request would hold the end up for seconds,
+    // and the library cannot be told to drop them.
+    spdlog::info("ended");
+    std::_Exit(0);
   }
 
  private:
@@ -95,12 +101,14 @@ class Daemon {
     const Clock::time_point begin = Clock::now();
     try {
       spdlog::info("loading {} from {}", state_.model_id(), engine_.model.dir);
-      auto model = std::make_shared<ServedModel>(engine_);
+      ModelText text = load_model_text(engine_.model.dir);
+      auto model =
+          std::make_shared<ServedModel>(std::move(text.tokenizer), std::move(text.format), engine_);
+      state_.set_model(model);
       const ModelInfo& info = model->info();
       spdlog::info("{} is ready after {:.1f} s: {}, {} layers, context of {} tokens",
                    state_.model_id(), std::chrono::duration<double>(Clock::now() - begin).count(),
                    info.architecture, info.layers, info.max_context);
-      state_.set_model(std::move(model));
     } catch (...) {
       load_error_ = std::current_exception();
       load_failed_ = true;
@@ -111,8 +119,10 @@ class Daemon {
   // One more request to end; returns how many there were.
   int shut_down(int asked) {
     if (asked == 0) {
-      spdlog::info("shutting down: {} replies are being made", state_.active_replies());
-      stop_loading_by_signal_ = !load_failed_;
+      if (!load_failed_) {
+        spdlog::info("shutting down: {} replies are being made", state_.active_replies());
+        stopped_by_signal_ = true;
+      }
       stop_loading_.request_stop();
       state_.drain();
       closer_ = std::thread([this] { close(); });
@@ -130,7 +140,7 @@ class Daemon {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     state_.stop();
-    http_.stop();
+    http_.drain();
     loader_.join();
     state_.set_model(nullptr);
     finished_ = true;
@@ -148,7 +158,7 @@ class Daemon {
   std::thread closer_;
   std::exception_ptr load_error_;  // set before load_failed_
   std::atomic<bool> load_failed_{false};
-  bool stop_loading_by_signal_ = false;
+  bool stopped_by_signal_ = false;
   std::atomic<bool> finished_{false};
 };
 
@@ -166,8 +176,6 @@ class ServeCommand : public Command {
     EngineOptions engine = config.engine;
     engine.model.dir = model_folder(config);
     Daemon(config.server, std::move(engine), model_id_of(config.model), signals).run();
-    spdlog::info("ended");
-    return 0;
   }
 
  private:

@@ -44,12 +44,12 @@ class Program:
             **({"capture_output": True} | options),
         )
 
-    def start(self, *arguments):
+    def start(self, *arguments, variables=None):
         """The process, running."""
         return subprocess.Popen(
             [*COMMAND, *map(str, arguments)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=environment(self.home),
+            env=environment(self.home, **(variables or {})),
         )
 
     def tables(self):

@@ -57,8 +57,14 @@ TestServer::TestServer(const TestServerOptions& options) {
   std::vector<HttpRoute> routes = admin_routes(state_);
   for (HttpRoute& route : service_->routes()) routes.push_back(std::move(route));
   http_ = std::make_unique<HttpServer>(options.server, std::move(routes));
-  if (options.load) state_.set_model(std::make_shared<ServedModel>(engine_options(options)));
+  if (options.load) load(engine_options(options));
   http_->start();
+}
+
+void TestServer::load(const EngineOptions& options) {
+  auto tokenizer = std::make_unique<const Tokenizer>(Tokenizer::load(options.model.dir));
+  auto format = make_chat_format("kimi-k3", *tokenizer);
+  state_.set_model(std::make_shared<ServedModel>(std::move(tokenizer), std::move(format), options));
 }
 
 TestServer::~TestServer() {

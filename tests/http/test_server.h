@@ -49,6 +49,7 @@ class TestServer {
 
  private:
   EngineOptions engine_options(const TestServerOptions& options);
+  void load(const EngineOptions& options);
 
   ServerState state_{"demo"};
   std::unique_ptr<ChatService> service_;
