@@ -113,6 +113,7 @@ HttpResponse error_response(const ApiError& error) {
   HttpResponse response;
   response.status = error.details().status;
   response.body = error_json(error);
+  response.close = error.details().code == shutting_down().details().code;
   if (error.details().retry_after_s > 0) {
     response.headers.emplace_back("Retry-After", std::to_string(error.details().retry_after_s));
   }
@@ -167,7 +168,7 @@ struct HttpServer::Adapter {
                       const Caller& caller, const std::string& id, Body* body,
                       std::string_view* route_path);
   const HttpRoute& find_route(const std::string& method, const std::string& path) const;
-  void send(HttpResponse from, bool close, const httplib::Request& request, httplib::Response* to);
+  void send(HttpResponse from, const httplib::Request& request, httplib::Response* to);
 
   const ServerOptions options;
   const std::vector<HttpRoute> routes;
@@ -220,7 +221,7 @@ void HttpServer::Adapter::set_up() {
     if (response.has_header("x-request-id")) return;
     response.set_header("x-request-id", request_id(request));
     send(error_response(ApiError("The request is not valid HTTP", {.status = response.status})),
-         false, request, &response);
+         request, &response);
   });
 }
 
@@ -311,17 +312,17 @@ void HttpServer::Adapter::serve(const httplib::Request& request, httplib::Respon
     spdlog::log(is_poll ? spdlog::level::debug : spdlog::level::info, "{} {} {} {}", id,
                 request.method, route, from.status);
   }
-  send(std::move(from), body.left(), request, &response);
+  from.close = from.close || body.left();
+  send(std::move(from), request, &response);
 }
 
-// With `close` the connection ends after the response.
-void HttpServer::Adapter::send(HttpResponse from, bool close, const httplib::Request& request,
+void HttpServer::Adapter::send(HttpResponse from, const httplib::Request& request,
                                httplib::Response* to) {
   to->status = from.status;
   for (const auto& [name, value] : from.headers) to->set_header(name, value);
   if (from.stream) {
     const bool is_http_1_0 = request.version == "HTTP/1.0";
-    const auto provider = [stream = std::move(from.stream), close, is_http_1_0,
+    const auto provider = [stream = std::move(from.stream), close = from.close, is_http_1_0,
                            counted = std::make_shared<InFlight>(in_flight)](
                               std::size_t /*offset*/, httplib::DataSink& sink) {
       SinkStream out(sink);
@@ -343,7 +344,7 @@ void HttpServer::Adapter::send(HttpResponse from, bool close, const httplib::Req
     }
     return;
   }
-  if (!close || from.body.empty()) {
+  if (!from.close || from.body.empty()) {
     to->set_content(from.body, from.content_type);
     return;
   }

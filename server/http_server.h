@@ -39,6 +39,7 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::vector<std::pair<std::string, std::string>> headers{};
   std::string body{};
+  bool close = false;  // the connection ends after it
   // Unless empty: headers are sent at once, then this writes the body until it returns. It may not
   // throw, and returns soon after client_gone().
   std::function<void(HttpStream&)> stream{};

@@ -101,7 +101,7 @@ TEST(HttpServer, DoesNotReadABodyAsTheNextRequest) {
   options.max_body_bytes = 100;
   const EchoServer server(options);
   HttpClient client(server.port());
-  for (const char* path : {"/nothing", "/refused", "/echo"}) {
+  for (const char* path : {"/nothing", "/throws", "/echo"}) {
     client.send_request("POST", path, "GET /open HTTP/1.1\r\n\r\n");
     client.read_answer();
   }
@@ -199,7 +199,9 @@ TEST(HttpServer, RefusesBeforeItReadsABody) {
   const Answer answer = client.read_answer();
   EXPECT_EQ(answer.status, 503);
   EXPECT_EQ(answer.header("retry-after"), "30");
+  EXPECT_EQ(answer.header("connection"), "close");
   EXPECT_EQ(text_at(answer.json(), "error.code"), "shutting_down");
+  EXPECT_TRUE(client.closed_by_server());
 }
 
 TEST(HttpServer, NamesEveryRequest) {
