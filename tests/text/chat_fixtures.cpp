@@ -168,7 +168,8 @@ Tokenizer kimi_linear_tokenizer(const std::string& dir) {
 }
 
 const Tokenizer& kimi_linear_demo_tokenizer() {
-  static const Tokenizer tokenizer = kimi_linear_tokenizer(PENSTOCK_SOURCE_DIR "/config/demo-model");
+  static const Tokenizer tokenizer =
+      kimi_linear_tokenizer(PENSTOCK_SOURCE_DIR "/config/demo-model");
   return tokenizer;
 }
 
