@@ -74,6 +74,8 @@ struct GenerationChannel;  // the queue with two ends between engine and caller
 class Generation {
  public:
   Generation(Generation&&) noexcept;
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
   Generation& operator=(Generation&&) noexcept;
   ~Generation();
 

@@ -157,7 +157,7 @@ std::size_t kda_tile_floats(const KdaConfig& config, std::int32_t hidden) {
   const auto width = static_cast<std::size_t>(config.width());
   // The arrays; the low-rank intermediates; the prepared forms of x, of those and of out.
   return 7 * width + static_cast<std::size_t>(config.heads + 4 * config.head_dim + hidden) +
-         4 * kLaneBlockCols;
+         4 * std::size_t{kLaneBlockCols};
 }
 
 void project_kda(const Ops& ops, const KdaConfig& config, const KdaMatrices& w, Rows* x,

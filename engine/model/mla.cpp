@@ -186,7 +186,7 @@ std::size_t mla_tile_floats(const MlaConfig& config, std::int32_t hidden) {
       size(config.q_head_dim() + config.cache_width() + config.kv_lora_rank + config.v_head_dim);
   const std::size_t later = size(config.heads) * size(config.v_head_dim);  // gate or prepared out
   return size(config.heads) * per_head + later + size(hidden) + 2 * size(config.q_lora_rank) +
-         size(config.cache_width()) + 2 * kLaneBlockCols;
+         size(config.cache_width()) + 2 * std::size_t{kLaneBlockCols};
 }
 
 }  // namespace penstock

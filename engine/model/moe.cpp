@@ -154,7 +154,7 @@ void apply_experts(const Ops& ops, const ModelConfig& config, ExpertCache& cache
 
 std::size_t ffn_tile_floats(std::int32_t input, std::int32_t intermediate) {
   // Gathered and prepared x, h, u, prepared h, out.
-  return 3 * size(input) + 3 * size(intermediate) + 2 * kLaneBlockCols;
+  return 3 * size(input) + 3 * size(intermediate) + 2 * std::size_t{kLaneBlockCols};
 }
 
 }  // namespace penstock
