@@ -243,15 +243,24 @@ const char* find_variable(const char* name) {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
+// "model, ram, ..."
+std::string known_keys() {
+  std::string keys;
+  for (const Setting& setting : kSettings) {
+    if (!keys.empty()) keys += ", ";
+    keys += setting.name;
+  }
+  return keys;
+}
+
 void apply_file(Config& config, const std::string& path) {
   for (const ConfigEntry& entry : read_config_file(path)) {
     const std::string place = path + ":" + std::to_string(entry.line) + ": ";
     const auto* setting =
         std::ranges::find_if(kSettings, [&entry](const Setting& s) { return entry.key == s.name; });
     if (setting == kSettings.end()) {
-      std::string names;
-      for (const Setting& s : kSettings) names += (names.empty() ? "" : ", ") + std::string(s.name);
-      throw Error(ErrorCode::usage, place + "unknown key " + entry.key + "; known: " + names);
+      throw Error(ErrorCode::usage,
+                  place + "unknown key " + entry.key + "; known: " + known_keys());
     }
     apply(config, *setting, entry.value, place + entry.key);
   }
@@ -309,6 +318,7 @@ Config ConfigOptions::resolve() const {
 
 std::vector<std::string_view> setting_names() {
   std::vector<std::string_view> names;
+  names.reserve(kSettings.size());
   for (const Setting& setting : kSettings) names.emplace_back(setting.name);
   return names;
 }
