@@ -21,7 +21,7 @@ std::size_t size(std::int32_t n) {
 }  // namespace
 
 KimiParts::KimiParts(KimiFiles opened, const Kernels& table, int threads, const MemoryPlan& plan,
-                     const StopFlag* stop)
+                     const LoadHooks& hooks)
     : files(std::move(opened)),
       kernels(table),
       state_shape(files.config),
@@ -31,7 +31,7 @@ KimiParts::KimiParts(KimiFiles opened, const Kernels& table, int threads, const 
                 files.config.hidden, kTileTokens),
       pool(threads),
       scratch(plan.scratch_bytes),
-      spine(*files.index, queue, files.units, stop),
+      spine(*files.index, queue, files.units, hooks),
       cache(*files.experts, queue, static_cast<std::int32_t>(plan.expert_slots)),
       loaded_drive_bytes(queue.drive_bytes()) {}
 
@@ -55,8 +55,8 @@ std::uint64_t scratch_bytes_per_token(const ModelConfig& config) {
 }
 
 KimiModel::KimiModel(KimiFiles files, const Kernels& kernels, int threads, const MemoryPlan& plan,
-                     std::int64_t max_context, const StopFlag* stop)
-    : parts_(std::move(files), kernels, threads, plan, stop) {
+                     std::int64_t max_context, const LoadHooks& hooks)
+    : parts_(std::move(files), kernels, threads, plan, hooks) {
   const ModelConfig& config = parts_.files.config;
   info_ = {.architecture = config.architecture,
            .layers = config.layers,

@@ -37,7 +37,7 @@ struct KimiFiles {
 // to.
 struct KimiParts {
   KimiParts(KimiFiles opened, const Kernels& kernels, int threads, const MemoryPlan& plan,
-            const StopFlag* stop);
+            const LoadHooks& hooks);
 
   KimiFiles files;
   const Kernels& kernels;
@@ -63,7 +63,7 @@ std::unique_ptr<Sweep> begin_kimi_sweep(KimiParts& parts, std::vector<Slice> sli
 class KimiModel final : public Model {
  public:
   KimiModel(KimiFiles files, const Kernels& kernels, int threads, const MemoryPlan& plan,
-            std::int64_t max_context, const StopFlag* stop);
+            std::int64_t max_context, const LoadHooks& hooks);
 
   const ModelInfo& info() const override { return info_; }
   ModelStats stats() const override;

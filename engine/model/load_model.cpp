@@ -99,7 +99,7 @@ std::unique_ptr<Model> load_model(const ModelOptions& options) {
   const MemoryPlan plan = make_plan(files, options, context);
   if (!plan.fits) throw Error(ErrorCode::memory, options.dir + ": " + describe_shortage(plan));
   return std::make_unique<KimiModel>(std::move(files), kernels, threads, plan, context,
-                                     options.stop);
+                                     LoadHooks{options.stop, options.progress});
 }
 
 ModelPlan plan_model(const ModelOptions& options) {

@@ -22,6 +22,8 @@ struct ModelOptions {
   MemoryOptions memory;            // budget 0: default_memory_budget
   SourceOpener opener;             // null: open_source
   const StopFlag* stop = nullptr;  // ends the load with Error(cancelled)
+  // Called while weights are read, by the thread that loads; may be empty.
+  std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)> progress{};
 };
 
 // Reads and checks everything but weights, plans the memory, then loads the spine.

@@ -152,55 +152,71 @@ ReadId submit(const TensorIndex& index, ReadQueue& queue, SpineSegment& segment,
   return queue.submit(ops, ReadPriority::spine);
 }
 
+std::uint64_t payload_of(const std::vector<SpineSegment>& segments) {
+  std::uint64_t bytes = 0;
+  for (const SpineSegment& segment : segments) bytes += segment.payload_bytes;
+  return bytes;
+}
+
 // Reads in flight that are ended before their memory goes, whatever happens.
 class ReadsInFlight {
  public:
-  ReadsInFlight(ReadQueue& queue, const StopFlag* stop) : queue_(queue), stop_(stop) {}
+  ReadsInFlight(ReadQueue& queue, const LoadHooks& hooks, std::uint64_t total_bytes)
+      : queue_(queue), hooks_(hooks), total_bytes_(total_bytes) {}
   ReadsInFlight(const ReadsInFlight&) = delete;
   ReadsInFlight& operator=(const ReadsInFlight&) = delete;
   ~ReadsInFlight() {
-    for (const ReadId id : ids_) queue_.cancel(id);
-    for (const ReadId id : ids_) queue_.wait(id, nullptr);  // does not throw after a cancel
+    for (const Read& read : reads_) queue_.cancel(read.id);
+    for (const Read& read : reads_) queue_.wait(read.id, nullptr);  // does not throw after a cancel
   }
 
-  void add(ReadId id) { ids_.push_back(id); }
+  void add(ReadId id, std::uint64_t bytes) { reads_.push_back({id, bytes}); }
   void wait_until_at_most(std::size_t count) {
-    if (stop_ != nullptr && stop_->stop_requested()) {
+    if (hooks_.stop != nullptr && hooks_.stop->stop_requested()) {
       throw Error(ErrorCode::cancelled, "stopped while reading the spine");
     }
-    while (ids_.size() > count) {
-      const ReadId id = ids_.front();
-      ids_.pop_front();
+    while (reads_.size() > count) {
+      const Read read = reads_.front();
+      reads_.pop_front();
       try {
-        queue_.wait(id, stop_);
+        queue_.wait(read.id, hooks_.stop);
       } catch (const Error& error) {
-        if (error.code() == ErrorCode::cancelled) ids_.push_front(id);  // still live
+        if (error.code() == ErrorCode::cancelled) reads_.push_front(read);  // still live
         throw;
       }
+      done_bytes_ += read.bytes;
+      if (hooks_.progress) hooks_.progress(done_bytes_, total_bytes_);
     }
   }
 
  private:
+  struct Read {
+    ReadId id;
+    std::uint64_t bytes;
+  };
+
   ReadQueue& queue_;
-  const StopFlag* stop_;
-  std::deque<ReadId> ids_;
+  const LoadHooks& hooks_;
+  std::uint64_t total_bytes_;
+  std::uint64_t done_bytes_ = 0;
+  std::deque<Read> reads_;
 };
 
 }  // namespace
 
 SpineStore::SpineStore(const TensorIndex& index, ReadQueue& queue,
-                       const std::vector<SpineUnit>& units, const StopFlag* stop)
+                       const std::vector<SpineUnit>& units, const LoadHooks& hooks)
     : state_(std::make_unique<State>()) {
   State& state = *state_;
   std::vector<SpineSegment> segments = plan_segments(index, units);
   state.matrices.resize(units.size());
   state.memory.reserve(segments.size());
-  ReadsInFlight reads(queue, stop);
+  ReadsInFlight reads(queue, hooks, payload_of(segments));
   for (SpineSegment& segment : segments) {
     reads.wait_until_at_most(kSegmentsInFlight - 1);
     const Buffer& memory =
         state.memory.emplace_back(static_cast<std::size_t>(segment.memory_bytes), "the spine");
-    reads.add(submit(index, queue, segment, memory));
+    reads.add(submit(index, queue, segment, memory), segment.payload_bytes);
     const auto unit = static_cast<std::size_t>(segment.unit);
     for (const SegmentMatrix& located : segment.matrices) {
       const SpineMatrix& matrix = units[unit].matrices[state.matrices[unit].size()];

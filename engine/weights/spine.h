@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -74,12 +75,19 @@ class LayerLease {
   const std::vector<WeightMatrix>* matrices_;
 };
 
+// What goes on while weights are read.
+struct LoadHooks {
+  const StopFlag* stop = nullptr;  // ends the load with Error(cancelled)
+  // Called by the loading thread as bytes arrive; may be empty.
+  std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)> progress{};
+};
+
 class SpineStore {
  public:
   // Reads every segment into memory. Index and queue outlive the store.
-  // Throws Error(io), Error(memory); Error(cancelled) when `stop` is set meanwhile.
+  // Throws Error(io), Error(memory); Error(cancelled) when hooks.stop is set meanwhile.
   SpineStore(const TensorIndex& index, ReadQueue& queue, const std::vector<SpineUnit>& units,
-             const StopFlag* stop);
+             const LoadHooks& hooks);
   SpineStore(const SpineStore&) = delete;
   SpineStore& operator=(const SpineStore&) = delete;
   ~SpineStore();

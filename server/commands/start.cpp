@@ -5,12 +5,14 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 
 #include "engine/base/error.h"
+#include "engine/weights/memory_plan.h"
 #include "server/commands/signals.h"
 #include "server/commands/terminal.h"
 
@@ -43,7 +45,14 @@ EngineOptions start(const Config& config) {
 }
 
 Engine load_engine(const EngineOptions& options) {
-  return Engine(options);
+  StatusLine status;
+  EngineOptions watched = options;
+  watched.model.progress = [&status](std::uint64_t done_bytes, std::uint64_t total_bytes) {
+    if (status.due()) {
+      status.show("loading: " + format_bytes(done_bytes) + " of " + format_bytes(total_bytes));
+    }
+  };
+  return Engine(watched);
 }
 
 DoneEvent generate(Engine& engine, GenerationRequest request, const Stopped& stopped,

@@ -360,6 +360,15 @@ class Terminal(Words):
         session.read_until(None)
         self.assertEqual(session.close(), 0)
 
+    def test_long_prompts_show_progress(self):
+        session = self.start("run", "--isa", "scalar", "--threads", "1", "--chunk", "64",
+                             "--max-tokens", "1", "The cat is black. " * 200)
+        session.read_until("reading the prompt: ")
+        self.assertRegex(session.read_until("\x1b[K"), r"^\d+ of \d{3,4} tokens, layer \d of 9\r$")
+        session.read_until(" prompt tokens in ")
+        session.read_until(None)
+        self.assertEqual(session.close(), 0)
+
     def test_interrupt_stops_the_answer(self):
         # Slow enough that Ctrl-C comes in time.
         session = self.start("chat", "--isa", "scalar", "--threads", "1", "--expert-slots", "4",

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -160,7 +161,7 @@ TEST(Spine, HoldsTheBytesOfEveryMatrix) {
   write_checkpoint(dir.path(), shards);
   const TensorIndex index = open_dir(dir);
   ReadQueue queue;
-  const SpineStore spine(index, queue, spine_units(), nullptr);
+  const SpineStore spine(index, queue, spine_units(), {});
   const std::string& f = shards[0].tensors[0].bytes;
   const std::string& b = shards[0].tensors[1].bytes;
   const std::string& c = shards[1].tensors[0].bytes;
@@ -184,6 +185,24 @@ TEST(Spine, HoldsTheBytesOfEveryMatrix) {
   EXPECT_LE(queue.drive_bytes(), spine.memory_bytes());
 }
 
+TEST(Spine, SaysHowFarTheLoadIs) {
+  const TempDir dir;
+  write_checkpoint(dir.path(), spine_shards());
+  const TensorIndex index = open_dir(dir);
+  ReadQueue queue;
+  std::vector<std::uint64_t> done;
+  std::uint64_t total = 0;
+  const SpineStore spine(index, queue, spine_units(),
+                         {.progress = [&](std::uint64_t done_bytes, std::uint64_t total_bytes) {
+                           done.push_back(done_bytes);
+                           total = total_bytes;
+                         }});
+  EXPECT_EQ(total, spine.payload_bytes());
+  ASSERT_FALSE(done.empty());
+  EXPECT_TRUE(std::ranges::is_sorted(done));
+  EXPECT_EQ(done.back(), total);
+}
+
 // The shards behind faults.
 struct FaultyShards {
   FaultyShards() {
@@ -205,14 +224,14 @@ TEST(Spine, ReportsAFailedRead) {
   ReadQueue queue;
   shards.faulty->inject({.fault = Fault::eio});
   try {
-    const SpineStore spine(*shards.index, queue, spine_units(), nullptr);
+    const SpineStore spine(*shards.index, queue, spine_units(), {});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::io);
     EXPECT_NE(std::string(error.what()).find("b.safetensors"), std::string::npos) << error.what();
   }
   shards.faulty->clear_faults();
-  EXPECT_NO_THROW(SpineStore(*shards.index, queue, spine_units(), nullptr));
+  EXPECT_NO_THROW(SpineStore(*shards.index, queue, spine_units(), {}));
 }
 
 TEST(Spine, StopsWhenAsked) {
@@ -221,7 +240,7 @@ TEST(Spine, StopsWhenAsked) {
   StopFlag stop;
   stop.request_stop();
   try {
-    const SpineStore spine(*shards.index, queue, spine_units(), &stop);
+    const SpineStore spine(*shards.index, queue, spine_units(), {.stop = &stop});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::cancelled);
@@ -240,7 +259,7 @@ TEST(Spine, StopsWhileReadsHang) {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     shards.faulty->release();
   });
-  EXPECT_THROW(SpineStore(*shards.index, queue, spine_units(), &stop), Error);
+  EXPECT_THROW(SpineStore(*shards.index, queue, spine_units(), {.stop = &stop}), Error);
   stopper.join();
 }
 
