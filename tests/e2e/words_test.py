@@ -364,7 +364,7 @@ class Terminal(Words):
         session = self.start("run", "--isa", "scalar", "--threads", "1", "--chunk", "64",
                              "--max-tokens", "1", "The cat is black. " * 200)
         session.read_until("reading the prompt: ")
-        self.assertRegex(session.read_until("\x1b[K"), r"^\d+ of \d{3,4} tokens, layer \d of 9\r$")
+        self.assertRegex(session.read_until("\x1b[K"), r"^\d+ of \d{3,4} tokens, layer \d+ of 10\r$")
         session.read_until(" prompt tokens in ")
         session.read_until(None)
         self.assertEqual(session.close(), 0)
