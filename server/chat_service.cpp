@@ -52,7 +52,11 @@ Prepared prepare(const ServedModel& model, const Conversation& conversation) {
 Prepared prepare(const ServedModel& model, std::vector<Token> ids) {
   Prepared prepared;
   prepared.prompt_tokens = static_cast<std::int64_t>(ids.size());
-  prepared.parser = make_text_parser(model.tokenizer(), model.info().stop_ids);
+  // Plain text ends with [EOS], which config.json does not name.
+  prepared.request.stop_ids = model.format().stop_ids();
+  std::vector<Token> ends = prepared.request.stop_ids;
+  ends.insert(ends.end(), model.info().stop_ids.begin(), model.info().stop_ids.end());
+  prepared.parser = make_text_parser(model.tokenizer(), std::move(ends));
   prepared.request.prompt = std::move(ids);
   return prepared;
 }

@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 import unittest
+import urllib.request
 
 import program
 from program import ORACLES, ids_text
@@ -30,6 +31,19 @@ class Words(program.ProgramTest):
 
     def tokenize(self, *arguments, **options):
         return json.loads(self.succeed("tokenize", "--json", *arguments, **options))
+
+    def start_server(self):
+        """The port of a server that says it is ready, stopped at the end of the test."""
+        server = subprocess.Popen([*program.COMMAND, "serve", "--port", "0"],
+                                  stderr=subprocess.PIPE, text=True,
+                                  env=program.environment(self.penstock.home))
+        self.addCleanup(server.stderr.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.terminate)
+        lines = iter(server.stderr.readline, "")
+        port = next(found[1] for line in lines if (found := re.search(r"listening on .*:(\d+)", line)))
+        self.assertTrue(any("is ready" in line for line in lines))
+        return port
 
 
 class Run(Words):
@@ -227,20 +241,22 @@ class Tokenize(Words):
         self.fail_with("tokenize", says=r"TEXT.*see penstock tokenize --help$")
 
 
-class Health(Words):
-    def start_server(self):
-        """The port of a server that says it is ready, stopped at the end of the test."""
-        server = subprocess.Popen([*program.COMMAND, "serve", "--port", "0"],
-                                  stderr=subprocess.PIPE, text=True,
-                                  env=program.environment(self.penstock.home))
-        self.addCleanup(server.stderr.close)
-        self.addCleanup(server.wait)
-        self.addCleanup(server.terminate)
-        lines = iter(server.stderr.readline, "")
-        port = next(found[1] for line in lines if (found := re.search(r"listening on .*:(\d+)", line)))
-        self.assertTrue(any("is ready" in line for line in lines))
-        return port
+class Completions(Words):
+    def test_raw_goldens(self):
+        url = f"http://127.0.0.1:{self.start_server()}/v1/completions"
+        goldens = json.loads((DEMO / "goldens.json").read_text(encoding="utf-8"))["cases"]
+        for case in [case for case in goldens if case["topic"] == "raw"]:
+            body = json.dumps({"prompt": case["prompt_ids"], "max_tokens": 60}).encode()
+            request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=program.TIMEOUT_S) as response:
+                reply = json.load(response)
+            self.assertEqual(reply["choices"][0]["text"], case["greedy_text"].removesuffix("[EOS]"))
+            self.assertEqual(reply["usage"]["completion_tokens"], len(case["greedy_ids"]))
+            ended = case["greedy_text"].endswith("[EOS]")
+            self.assertEqual(reply["choices"][0]["finish_reason"], "stop" if ended else "length")
 
+
+class Health(Words):
     def test_ready(self):
         port = self.start_server()
         for arguments, variables in [(("--url", f"http://127.0.0.1:{port}/"), {}),
