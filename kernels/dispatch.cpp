@@ -28,8 +28,8 @@ struct Tables {
 };
 
 const Tables& tables() {
-  static const Tables all;
-  return all;
+  static const Tables kTables;
+  return kTables;
 }
 
 }  // namespace

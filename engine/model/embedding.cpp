@@ -70,6 +70,7 @@ void EmbeddingTable::read(ReadQueue& queue, std::span<const Token> ids, const St
   std::sort(distinct.begin(), distinct.end());
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   std::vector<ReadOp> ops;
+  ops.reserve(distinct.size());
   for (const Token id : distinct) {
     ops.push_back({.source = source_,
                    .offset = offset_ + static_cast<std::uint64_t>(id) * row_bytes_,

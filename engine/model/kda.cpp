@@ -20,8 +20,15 @@ struct HeadRows {
   float* out;
 };
 
+// The raw row of token `t` of the segment; those before it (t < 0) are in `history`
+// [taps - 1][3][width], at the head's channels.
+const float* raw_row(const HeadRows& rows, std::int32_t taps, const float* history,
+                     std::int32_t t) {
+  return t >= 0 ? rows.qkv + t * rows.qkv_stride : history + (t + taps - 1) * (3 * rows.width);
+}
+
 // c[t] = sum over taps j of w[j] * in[t - taps + 1 + j], then SiLU, in place: the last token first,
-// so that what earlier tokens still need is raw. `history` [taps - 1][3][width] at the channels.
+// so that what earlier tokens still need is raw.
 void convolve(const Kernels& kernels, const HeadRows& rows, std::int32_t taps, const float* history,
               const float* weights, float* sum) {
   const std::ptrdiff_t tap_stride = 3 * rows.width;
@@ -29,8 +36,7 @@ void convolve(const Kernels& kernels, const HeadRows& rows, std::int32_t taps, c
     std::fill_n(sum, rows.head_dim, 0.0F);
     for (std::int32_t j = 0; j < taps; ++j) {
       const std::int32_t from = t - taps + 1 + j;
-      const float* in =
-          from >= 0 ? rows.qkv + from * rows.qkv_stride : history + (from + taps - 1) * tap_stride;
+      const float* in = raw_row(rows, taps, history, from);
       const float* w = weights + j * tap_stride;
       for (std::size_t c = 0; c < rows.head_dim; ++c) sum[c] += w[c] * in[c];
     }
@@ -40,12 +46,9 @@ void convolve(const Kernels& kernels, const HeadRows& rows, std::int32_t taps, c
 
 // The last taps - 1 raw rows after the segment; `history` are those before it.
 void next_history(const HeadRows& rows, std::int32_t taps, const float* history, float* next) {
-  const std::ptrdiff_t tap_stride = 3 * rows.width;
   for (std::int32_t j = 0; j < taps - 1; ++j) {
-    const std::int32_t from = rows.tokens - taps + 1 + j;
-    const float* in =
-        from >= 0 ? rows.qkv + from * rows.qkv_stride : history + (from + taps - 1) * tap_stride;
-    std::memcpy(next + static_cast<std::size_t>(j) * rows.head_dim, in,
+    std::memcpy(next + static_cast<std::size_t>(j) * rows.head_dim,
+                raw_row(rows, taps, history, rows.tokens - taps + 1 + j),
                 rows.head_dim * sizeof(float));
   }
 }
@@ -54,65 +57,80 @@ void next_history(const HeadRows& rows, std::int32_t taps, const float* history,
 // head_dim.
 void short_conv(const Kernels& kernels, const HeadRows& rows, std::int32_t taps,
                 const float* conv_from, float* conv_to, const float* weights, float* room) {
+  const std::ptrdiff_t tap_stride = 3 * rows.width;
   float* const next = room;
   float* const sum = room + static_cast<std::size_t>(taps - 1) * rows.head_dim;
   next_history(rows, taps, conv_from, next);
   convolve(kernels, rows, taps, conv_from, weights, sum);
   for (std::int32_t j = 0; j < taps - 1; ++j) {
-    std::memcpy(conv_to + j * 3 * rows.width, next + static_cast<std::size_t>(j) * rows.head_dim,
+    std::memcpy(conv_to + j * tap_stride, next + static_cast<std::size_t>(j) * rows.head_dim,
                 rows.head_dim * sizeof(float));
   }
 }
 
-void advance_head(const Kernels& kernels, const KdaConfig& config, const KdaVectors& w,
-                  float norm_eps, const KdaSegment& segment, const KdaTile& tile, std::int32_t head,
-                  float* room) {
+// The segment's rows at one head's channels.
+HeadRows head_rows(const KdaConfig& config, const KdaSegment& segment, const KdaTile& tile,
+                   std::int32_t head) {
   const std::ptrdiff_t width = config.width();
-  const auto d = static_cast<std::size_t>(config.head_dim);
   const std::ptrdiff_t channel = std::ptrdiff_t{head} * config.head_dim;
-  HeadRows rows{segment.tokens,
-                d,
-                3 * width,
-                width,
-                tile.qkv + segment.begin * 3 * width + channel,
-                tile.decay + segment.begin * width + channel,
-                tile.gate + segment.begin * width + channel,
-                tile.out + segment.begin * width + channel};
-  HeadRows part = rows;
+  const std::ptrdiff_t begin = segment.begin * width + channel;
+  return {.tokens = segment.tokens,
+          .head_dim = static_cast<std::size_t>(config.head_dim),
+          .qkv_stride = 3 * width,
+          .width = width,
+          .qkv = tile.qkv + 3 * width * segment.begin + channel,
+          .decay = tile.decay + begin,
+          .gate = tile.gate + begin,
+          .out = tile.out + begin};
+}
+
+// Steps 3 to 5 for one head: what the recurrence reads.
+void normalise_and_gate(const Kernels& kernels, const KdaConfig& config, const KdaVectors& w,
+                        std::int32_t head, const HeadRows& rows, float* beta) {
+  const float q_scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim));
+  const float decay_scale = w.decay_scale[static_cast<std::size_t>(head)];
+  const float* const dt_bias = w.dt_bias.data() + std::ptrdiff_t{head} * config.head_dim;
+  for (std::ptrdiff_t t = 0; t < rows.tokens; ++t) {
+    float* const q = rows.qkv + t * rows.qkv_stride;
+    l2_normalise(kernels, q, rows.head_dim, q_scale);
+    l2_normalise(kernels, q + rows.width, rows.head_dim, 1.0F);
+    decay_gate(kernels, config.gate_lower_bound, decay_scale, dt_bias, rows.decay + t * rows.width,
+               rows.head_dim);
+    kernels.sigmoid(beta + t * config.heads, beta + t * config.heads, 1);
+  }
+}
+
+void advance_head(const Ops& ops, const KdaConfig& config, const KdaVectors& w, float norm_eps,
+                  const KdaSegment& segment, const KdaTile& tile, std::int32_t head, float* room) {
+  const Kernels& kernels = ops.kernels;
+  const HeadRows rows = head_rows(config, segment, tile, head);
+  HeadRows part = rows;  // of q, then k, then v
   for (std::ptrdiff_t i = 0; i < 3; ++i) {
-    const std::ptrdiff_t offset = i * width + channel;
-    part.qkv = rows.qkv + i * width;
+    const std::ptrdiff_t offset = i * rows.width + std::ptrdiff_t{head} * config.head_dim;
+    part.qkv = rows.qkv + i * rows.width;
     short_conv(kernels, part, config.conv_taps, segment.conv_from + offset,
                segment.conv_to + offset, w.conv.data() + offset, room);
   }
-  float* const beta = tile.beta + segment.begin * config.heads + head;
-  const float q_scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim));
-  for (std::int32_t t = 0; t < rows.tokens; ++t) {
-    float* const q = rows.qkv + t * rows.qkv_stride;
-    l2_normalise(kernels, q, d, q_scale);
-    l2_normalise(kernels, q + width, d, 1.0F);
-    decay_gate(kernels, config.gate_lower_bound, w.decay_scale[static_cast<std::size_t>(head)],
-               w.dt_bias.data() + channel, rows.decay + t * width, d);
-    kernels.sigmoid(beta + t * config.heads, beta + t * config.heads, 1);
-  }
-  const std::size_t state = static_cast<std::size_t>(head) * d * d;
+  float* const beta = tile.beta + std::ptrdiff_t{segment.begin} * config.heads + head;
+  normalise_and_gate(kernels, config, w, head, rows, beta);
+  const std::size_t state = static_cast<std::size_t>(head) * rows.head_dim * rows.head_dim;
   kernels.kda({.initial = segment.recurrent_from + state,
                .state = segment.recurrent_to + state,
                .q = rows.qkv,
-               .k = rows.qkv + width,
-               .v = rows.qkv + 2 * width,
+               .k = rows.qkv + rows.width,
+               .v = rows.qkv + 2 * rows.width,
                .decay = rows.decay,
                .beta = beta,
                .out = rows.out,
                .qkv_stride = rows.qkv_stride,
-               .row_stride = width,
+               .row_stride = rows.width,
                .beta_stride = config.heads,
                .tokens = rows.tokens,
                .key_dim = config.head_dim,
                .value_dim = config.head_dim});
-  for (std::int32_t t = 0; t < rows.tokens; ++t) {
-    float* const o = rows.out + t * width;
-    gated_rms_norm(kernels, rows.gate + t * width, w.o_norm.data(), config.head_dim, norm_eps, o);
+  for (std::ptrdiff_t t = 0; t < rows.tokens; ++t) {
+    gated_rms_norm(kernels, rows.gate + t * rows.width, w.o_norm.data(), config.head_dim, norm_eps,
+                   rows.out + t * rows.width);
   }
 }
 
@@ -192,7 +210,7 @@ void advance_kda(const Ops& ops, const KdaConfig& config, const KdaVectors& w, f
   float* const rooms = ops.scratch.floats(room * static_cast<std::size_t>(ops.pool.threads()));
   ops.parallel_for(config.heads, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
     for (std::int64_t head = begin; head < end; ++head) {
-      advance_head(ops.kernels, config, w, norm_eps, segment, tile, static_cast<std::int32_t>(head),
+      advance_head(ops, config, w, norm_eps, segment, tile, static_cast<std::int32_t>(head),
                    rooms + static_cast<std::size_t>(worker) * room);
     }
   });

@@ -204,7 +204,7 @@ void KimiSweep::attention_tile(std::int32_t layer, const LayerMatrices& w, const
   float* const input = parts_.scratch.floats(size(tile.tokens) * size(config_.hidden));
   mix(vectors.self_attention_res, tile, input);
   rms_norm_rows(ops_, input, config_.hidden, vectors.input_layernorm.data(), tile.tokens,
-                config_.hidden, config_.rms_norm_eps, input, config_.hidden);
+                config_.hidden, config_.rms_norm_eps);
   Rows x{input, config_.hidden, tile.tokens, config_.hidden};
   if (config_.is_kda[size(layer)]) {
     kda_tile(layer, w, tile, &x, out);
@@ -276,7 +276,7 @@ void KimiSweep::feed_forward(std::int32_t layer, const LayerMatrices& w) {
     float* const input = row(ffn_input_, tile.begin);
     mix(vectors.mlp_res, tile, input);
     rms_norm_rows(ops_, input, config_.hidden, vectors.post_attention_layernorm.data(), tile.tokens,
-                  config_.hidden, config_.rms_norm_eps, input, config_.hidden);
+                  config_.hidden, config_.rms_norm_eps);
     if (config_.is_moe[size(layer)]) return;
     const Scratch::Frame frame(parts_.scratch);
     Rows x{input, config_.hidden, tile.tokens, config_.hidden};
@@ -338,7 +338,7 @@ void KimiSweep::finish_mixture(std::int32_t layer, const LayerMatrices& w, const
   float* routed = routed_output_ + std::ptrdiff_t{tile.begin} * width;
   if (config_.moe.latent_norm) {
     rms_norm_rows(ops_, routed, width, parts_.layers[size(layer)].moe.routed_expert_norm.data(),
-                  tile.tokens, width, config_.rms_norm_eps, routed, width);
+                  tile.tokens, width, config_.rms_norm_eps);
   }
   const std::size_t floats = size(tile.tokens) * size(config_.hidden);
   if (config_.moe.latent > 0) {
@@ -370,7 +370,7 @@ void KimiSweep::head_rows(Part* part, std::int32_t begin, std::int32_t tokens,
   mix(parts_.head.output_attn_res, {part->first_row + part->slice.logits_from + begin, tokens},
       input);
   rms_norm_rows(ops_, input, config_.hidden, parts_.head.norm.data(), tokens, config_.hidden,
-                config_.rms_norm_eps, input, config_.hidden);
+                config_.rms_norm_eps);
   Rows x{input, config_.hidden, tokens, config_.hidden};
   float* const logits = part->logits.data() + size(begin) * size(config_.vocab);
   const std::vector<SpineMatrix>& pieces = parts_.files.units.back().matrices;

@@ -26,7 +26,7 @@ void project_query(const Ops& ops, const MlaConfig& config, const MlaMatrices& w
   float* const low = ops.scratch.floats(size(x->tokens) * size(config.q_lora_rank));
   ops.matmul(w.q_a_proj, x, low, rank);
   rms_norm_rows(ops, low, rank, vectors.q_a_layernorm.data(), x->tokens, config.q_lora_rank,
-                kMlaNormEps, low, rank);
+                kMlaNormEps);
   Rows rows{low, rank, x->tokens, config.q_lora_rank};
   ops.matmul(w.q_b_proj, &rows, q, ldq);
 }
@@ -41,7 +41,7 @@ void fill_cache(const Ops& ops, const MlaConfig& config, const MlaMatrices& w,
   float* const latents = ops.scratch.floats(size(x->tokens) * size(config.cache_width()));
   ops.matmul(w.kv_a_proj, x, latents, width);
   rms_norm_rows(ops, latents, width, vectors.kv_a_layernorm.data(), x->tokens, config.kv_lora_rank,
-                kMlaNormEps, latents, width);
+                kMlaNormEps);
   for (const MlaSegment& segment : segments) {
     for (std::int32_t t = 0; t < segment.tokens; ++t) {
       std::memcpy(segment.cache->row(mla_layer, segment.position + t),

@@ -46,11 +46,11 @@ void rms_norm(const Kernels& kernels, const float* x, const float* w, std::int32
   for (std::size_t i = 0; i < count; ++i) y[i] = (x[i] * r) * w[i];
 }
 
-void rms_norm_rows(const Ops& ops, const float* x, std::ptrdiff_t ldx, const float* w,
-                   std::int32_t tokens, std::int32_t n, float eps, float* y, std::ptrdiff_t ldy) {
+void rms_norm_rows(const Ops& ops, float* x, std::ptrdiff_t ld, const float* w, std::int32_t tokens,
+                   std::int32_t n, float eps) {
   ops.parallel_for(tokens, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t t = begin; t < end; ++t) {
-      rms_norm(ops.kernels, x + t * ldx, w, n, eps, y + t * ldy);
+      rms_norm(ops.kernels, x + t * ld, w, n, eps, x + t * ld);
     }
   });
 }

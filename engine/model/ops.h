@@ -71,9 +71,9 @@ struct Ops {
 void rms_norm(const Kernels& kernels, const float* x, const float* w, std::int32_t n, float eps,
               float* y);
 
-// rms_norm of every row of [tokens][n], in parallel.
-void rms_norm_rows(const Ops& ops, const float* x, std::ptrdiff_t ldx, const float* w,
-                   std::int32_t tokens, std::int32_t n, float eps, float* y, std::ptrdiff_t ldy);
+// rms_norm of every row of x [tokens][n], row stride ld, in place and in parallel.
+void rms_norm_rows(const Ops& ops, float* x, std::ptrdiff_t ld, const float* w, std::int32_t tokens,
+                   std::int32_t n, float eps);
 
 // The index of the largest value; the lowest index wins a tie. n >= 1.
 std::int32_t argmax(const float* x, std::int32_t n);

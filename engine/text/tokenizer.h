@@ -21,6 +21,8 @@ class Tokenizer {
   // the file, the line and what is wrong.
   static Tokenizer load(const std::string& model_dir);
   Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
