@@ -25,6 +25,15 @@ class ExpertAccountingTest : public ::testing::TestWithParam<std::string> {
     options.memory.expert_slots = slots;
     return load_model(options);
   }
+  // At most a page per read; where a drive takes no less than pages, experts of these sizes touch
+  // part of one at either end.
+  std::uint64_t widening() const {
+    const std::string dir = oracle_dir(GetParam());
+    const auto shard = open_source(
+        dir + "/" +
+        read_json(dir + "/model.safetensors.index.json")["weight_map"].begin()->get<std::string>());
+    return std::max(kPageBytes, 2 * shard->direct_unit());
+  }
   std::int64_t all_slots() const { return std::int64_t{plan_.moe_layers} * plan_.experts; }
   static std::size_t distinct(std::span<const Token> ids) {
     return std::set<Token>(ids.begin(), ids.end()).size();
@@ -33,7 +42,7 @@ class ExpertAccountingTest : public ::testing::TestWithParam<std::string> {
     EXPECT_EQ(stats.expert_reads, reads);
     EXPECT_EQ(stats.expert_bytes, reads * plan_.expert_bytes);
     EXPECT_GE(stats.drive_bytes, stats.expert_bytes + stats.spine_bytes);
-    EXPECT_LE(stats.drive_bytes, stats.expert_bytes + stats.spine_bytes + reads * kPageBytes);
+    EXPECT_LE(stats.drive_bytes, stats.expert_bytes + stats.spine_bytes + reads * widening());
   }
 
   std::vector<Token> prompt_;
