@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <thread>
 
 #include "engine/base/error.h"
@@ -188,6 +189,7 @@ void HttpServer::Adapter::set_up() {
   server.set_read_timeout(kReadTimeoutS);
   server.set_write_timeout(kWriteTimeoutS);
   server.set_tcp_nodelay(true);
+  server.set_payload_max_length(std::numeric_limits<std::size_t>::max());  // Body counts
   // The library's default shares the port with whoever else listens on it.
   server.set_socket_options([this](socket_t socket) {
     const int on = 1;

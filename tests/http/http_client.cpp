@@ -136,6 +136,10 @@ std::string HttpClient::read_rest() {
   }
   const std::string length = head_.header("content-length");
   if (!length.empty()) return read_bytes(std::strtoull(length.c_str(), nullptr, 10));
+  return read_to_end();
+}
+
+std::string HttpClient::read_to_end() {
   while (fill()) {
   }
   return std::exchange(buffer_, {});

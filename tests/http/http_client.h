@@ -47,7 +47,8 @@ class HttpClient {
   std::string read_rest();                  // of the body whose head was read last
   Answer read_answer(bool has_body = true);
 
-  bool closed_by_server();  // waits for it; false when bytes come instead
+  std::string read_to_end();  // all that comes until the server closes the connection
+  bool closed_by_server();    // waits for it; false when bytes come instead
 
  private:
   bool fill();  // false at the end of the connection

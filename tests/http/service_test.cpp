@@ -337,7 +337,7 @@ TEST(Service, DrainsThenStops) {
   EXPECT_EQ(text_at(parse(refused.at(refused.size() - 2)), "error.code"), "shutting_down");
   EXPECT_EQ(chat(server, "Hello").status, 503);
   EXPECT_EQ(ask(server.port(), "GET", "/health").status, 503);
-  EXPECT_EQ(server.state().active_replies(), 1);
+  EXPECT_TRUE(comes_true([&] { return server.state().active_replies() == 1; }));
   server.state().stop();
   const std::vector<std::string> stopped = data_frames(running.read_rest());
   EXPECT_EQ(text_at(parse(stopped.at(stopped.size() - 2)), "error.code"), "shutting_down");

@@ -93,8 +93,12 @@ void TestServer::fail_reads() {
 }
 
 bool TestServer::becomes_idle_within(std::chrono::milliseconds time) {
+  return comes_true([this] { return engine().idle() && state_.active_replies() == 0; }, time);
+}
+
+bool comes_true(const std::function<bool()>& condition, std::chrono::milliseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
-  while (!engine().idle() || state_.active_replies() > 0) {
+  while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(1ms);
   }

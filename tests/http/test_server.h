@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -57,6 +58,9 @@ class TestServer {
   std::mutex mutex_;
   std::vector<FaultySource*> sources_;
 };
+
+bool comes_true(const std::function<bool()>& condition,
+                std::chrono::milliseconds time = std::chrono::seconds(10));
 
 // A chat body: one user message, and more members ("\"stream\": true").
 std::string chat_body(const std::string& user, const std::string& members = {});
