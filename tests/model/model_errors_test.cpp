@@ -26,7 +26,7 @@ class FaultyModel {
     options.opener = [this](const std::string& path) {
       auto source = std::make_unique<FaultySource>(open_source(path));
       const std::lock_guard lock(mutex_);  // shards are opened by several threads
-      sources_.push_back(source.get());
+      if (path.ends_with(".safetensors")) sources_.push_back(source.get());  // they live on
       return source;
     };
     model_ = load_model(options);
