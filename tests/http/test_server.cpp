@@ -46,7 +46,6 @@ EngineOptions TestServer::engine_options(const TestServerOptions& options) {
   engine.model.memory.expert_slots = 1;  // as few as possible: every token reads
   engine.model.opener = [this](const std::string& path) {
     auto source = std::make_unique<FaultySource>(open_source(path));
-    if (path.ends_with(".safetensors")) sources_.push_back(source.get());  // they live on
     const bool is_shard = std::filesystem::path(path).extension() == ".safetensors";
     const std::lock_guard lock(mutex_);
     if (is_shard) sources_.push_back(source.get());
