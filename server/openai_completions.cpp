@@ -92,7 +92,9 @@ class CompletionWriter : public ResponseWriter {
     const auto* content = std::get_if<ContentDelta>(&delta);
     return content == nullptr ? std::string() : content->text;
   }
+  const ordered_json& head() const { return head_; }
 
+ private:
   const ordered_json head_;
 };
 
@@ -126,7 +128,7 @@ class CompletionStreamWriter final : public CompletionWriter {
     return sse_frame(body(text_of(delta), nullptr));
   }
   std::string end(ReplyFinish finish, const ReplyUsage& usage) override {
-    return sse_end(body("", finish_reason(finish)), head_, include_usage_, usage);
+    return sse_end(body("", finish_reason(finish)), head(), include_usage_, usage);
   }
   std::string error(const ApiError& error) override { return sse_error(error); }
 
