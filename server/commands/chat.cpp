@@ -59,8 +59,10 @@ class Chat {
     LineReader lines;
     std::string line;
     for (;;) {
+      const int before = interrupts();
       if (interactive_) write_stdout("> ");
-      const LineReader::End end = lines.next(&line);
+      const LineReader::End end =
+          lines.next(&line, [&] { return interrupts() != before || stop_.stop_requested(); });
       if (stop_.stop_requested()) throw Error(ErrorCode::cancelled, "interrupted");
       if (end == LineReader::End::interrupted) {
         say("\n/exit or Ctrl-D leaves");

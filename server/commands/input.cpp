@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/commands/input.h"
 
+#include <sys/select.h>
 #include <unistd.h>
 
 #include <array>
@@ -29,6 +30,23 @@ std::string read_all(std::FILE* file, const std::string& what) {
   return text;
 }
 
+[[noreturn]] void fail_stdin() {
+  throw Error(ErrorCode::io, std::string("cannot read standard input: ") + std::strerror(errno));
+}
+
+// True when a read would not wait; false after a tenth of a second, or when a signal came. A signal
+// between a look at its flag and a read that waits would be noticed by the next line only.
+// select(), because poll() of macOS does not take terminals.
+bool wait_for_stdin() {
+  fd_set readable;
+  FD_ZERO(&readable);
+  FD_SET(STDIN_FILENO, &readable);
+  timeval patience = {.tv_sec = 0, .tv_usec = 100'000};
+  const int ready = ::select(STDIN_FILENO + 1, &readable, nullptr, nullptr, &patience);
+  if (ready < 0 && errno != EINTR) fail_stdin();
+  return ready > 0;
+}
+
 }  // namespace
 
 std::string read_stdin(const std::string& what) {
@@ -43,7 +61,7 @@ std::string read_text(const std::string& path) {
   return read_all(file.get(), path + ": cannot read");
 }
 
-LineReader::End LineReader::next(std::string* line) {
+LineReader::End LineReader::next(std::string* line, const std::function<bool()>& is_interrupted) {
   std::array<char, 4096> block;
   for (;;) {
     const std::size_t end = buffer_.find('\n');
@@ -54,15 +72,14 @@ LineReader::End LineReader::next(std::string* line) {
       return End::line;
     }
     if (closed_) return End::closed;
-    const ssize_t n = ::read(STDIN_FILENO, block.data(), block.size());
-    if (n < 0 && errno == EINTR) {
+    if (is_interrupted()) {
       buffer_.clear();
       return End::interrupted;
     }
-    if (n < 0) {
-      throw Error(ErrorCode::io,
-                  std::string("cannot read standard input: ") + std::strerror(errno));
-    }
+    if (!wait_for_stdin()) continue;
+    const ssize_t n = ::read(STDIN_FILENO, block.data(), block.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_stdin();
     closed_ = n == 0;
     buffer_.append(block.data(), static_cast<std::size_t>(n));
   }

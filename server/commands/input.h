@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace penstock {
@@ -19,9 +20,9 @@ std::string read_text(const std::string& path);
 class LineReader {
  public:
   enum class End : std::uint8_t { line, interrupted, closed };
-  // Waits for a line; `line` has it without its end. interrupted: a signal came, what was read of
-  // the line is dropped. closed: nothing more comes. Throws Error(io).
-  End next(std::string* line);
+  // Waits for a line; `line` has it without its end. interrupted: soon after `is_interrupted` says
+  // so, what was read is dropped. closed: nothing more comes. Throws Error(io).
+  End next(std::string* line, const std::function<bool()>& is_interrupted);
 
  private:
   std::string buffer_;  // read, not yet handed out

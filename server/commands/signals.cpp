@@ -36,7 +36,8 @@ const StopFlag& stop_on_signals() {
 void count_interrupts() {
   struct sigaction action = {};
   action.sa_handler = &count_interrupt;
-  sigemptyset(&action.sa_mask);  // without SA_RESTART: a read ends
+  action.sa_flags = SA_RESTART;  // output goes on
+  sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
 }
 

@@ -13,8 +13,8 @@ inline constexpr int kExitInterrupted = 130;  // as shells say it: 128 + SIGINT
 // The flag is set by the first signal; a second one ends the process. Call once.
 const StopFlag& stop_on_signals();
 
-// From now on SIGINT ends a blocking read and is counted, and nothing else: for a program that
-// outlives it. SIGTERM still sets the flag. Call after stop_on_signals().
+// From now on SIGINT is counted and nothing else: for a program that outlives it. SIGTERM still
+// sets the flag. Call after stop_on_signals().
 void count_interrupts();
 int interrupts() noexcept;  // SIGINTs since then
 
