@@ -12,14 +12,6 @@
 #include "engine/model/moe.h"
 
 namespace penstock {
-namespace {
-
-std::size_t size(std::int32_t n) {
-  return static_cast<std::size_t>(n);
-}
-
-}  // namespace
-
 KimiParts::KimiParts(KimiFiles opened, const Kernels& table, int threads, const MemoryPlan& plan,
                      const LoadHooks& hooks)
     : files(std::move(opened)),

@@ -16,10 +16,6 @@
 namespace penstock {
 namespace {
 
-std::size_t size(std::int32_t n) {
-  return static_cast<std::size_t>(n);
-}
-
 // Consecutive rows of the sweep.
 struct Tile {
   std::int32_t begin;

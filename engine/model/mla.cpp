@@ -8,10 +8,6 @@
 namespace penstock {
 namespace {
 
-std::size_t size(std::int32_t n) {
-  return static_cast<std::size_t>(n);
-}
-
 // q [tokens][heads * q_head_dim].
 void project_query(const Ops& ops, const MlaConfig& config, const MlaMatrices& w,
                    const MlaVectors& vectors, Rows* x, float* q) {

@@ -7,10 +7,6 @@
 namespace penstock {
 namespace {
 
-std::size_t size(std::int32_t n) {
-  return static_cast<std::size_t>(n);
-}
-
 // h = act(g, u) over n values, in place of g.
 void activate(const Kernels& kernels, const ModelConfig& config, float* g, const float* u,
               std::size_t n) {

@@ -14,6 +14,11 @@
 
 namespace penstock {
 
+// A dimension as a count of memory.
+inline std::size_t size(std::int32_t n) {
+  return static_cast<std::size_t>(n);
+}
+
 // Rows of a layer's input that are multiplied with weights: x [tokens][cols], and its prepared form
 // once a matmul has asked for it. Lives in a scratch frame.
 struct Rows {
