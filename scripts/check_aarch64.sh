@@ -13,7 +13,8 @@ build=$PWD/build/aarch64
 libraries=$build/libraries
 packages=(
   libbrotli-dev libbrotli1 libcli11-dev libcpp-httplib-dev libcpp-httplib0.11 libfmt-dev libfmt9
-  libgtest-dev libspdlog-dev libspdlog1.10 libssl-dev libssl3 nlohmann-json3-dev zlib1g zlib1g-dev
+  libgtest-dev libspdlog-dev libspdlog1.10 libssl-dev libssl3 liburing-dev liburing2
+  nlohmann-json3-dev zlib1g zlib1g-dev
 )
 cross=aarch64-linux-gnu-g++
 qemu=$(command -v qemu-aarch64-static || command -v qemu-aarch64 || true)

@@ -11,6 +11,7 @@ set -euo pipefail
 debian_packages=(
   g++ cmake ninja-build pkg-config python3
   libcpp-httplib-dev nlohmann-json3-dev libspdlog-dev libcli11-dev libgtest-dev
+  liburing-dev
 )
 debian_format_packages=(clang-format-14)
 debian_tools=(

@@ -24,9 +24,6 @@
 namespace penstock {
 namespace {
 
-// A Linux read ends at 2,147,479,552 bytes; this is a multiple of the page below it.
-constexpr std::size_t kMaxReadBytes = 1UL << 30U;
-
 std::string system_reason(int error) {
   return std::generic_category().message(error);
 }
@@ -180,19 +177,26 @@ std::unique_ptr<ByteSource> open_local_file(const std::string& path, std::string
   return std::make_unique<LocalFile>(path, direct_refused);
 }
 
-void read_file(int fd, const std::string& name, const FileRead& read) {
-  const auto fail = [&](const std::string& problem) {
-    throw Error(ErrorCode::io, name + ": expected " + std::to_string(read.needed) + " bytes at " +
-                                   std::to_string(read.offset) + ", " + problem);
+std::string count_read(const std::string& name, const FileRead& read, std::int64_t result,
+                       std::size_t& found) {
+  const auto failure = [&](const std::string& problem) {
+    return name + ": expected " + std::to_string(read.needed) + " bytes at " +
+           std::to_string(read.offset) + ", " + problem;
   };
+  if (result < 0) return failure("found: " + system_reason(static_cast<int>(-result)));
+  found += static_cast<std::size_t>(result);
+  // A direct read may only go on from the border of a unit; off it, the file has ended.
+  const bool ended = result == 0 || static_cast<std::size_t>(result) % read.unit != 0;
+  if (ended && found < read.needed) return failure("found " + std::to_string(found));
+  return {};
+}
+
+void read_file(int fd, const std::string& name, const FileRead& read) {
   std::size_t found = 0;
   while (found < read.needed) {
     const ssize_t n = read_once(fd, read.offset + found, read.out.subspan(found));
-    if (n < 0) fail("found: " + system_reason(errno));
-    found += static_cast<std::size_t>(n);
-    // A direct read may only go on from the border of a unit; off it, the file has ended.
-    const bool ended = n == 0 || static_cast<std::size_t>(n) % read.unit != 0;
-    if (ended && found < read.needed) fail("found " + std::to_string(found));
+    const std::string error = count_read(name, read, n < 0 ? -errno : n, found);
+    if (!error.empty()) throw Error(ErrorCode::io, error);
   }
 }
 

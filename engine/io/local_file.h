@@ -25,6 +25,15 @@ struct FileRead {
   std::size_t unit = 1;  // offset, size and memory of `out` are multiples of it (direct reads)
 };
 
+// A Linux read ends at 2,147,479,552 bytes; this is a multiple of the page below it.
+inline constexpr std::size_t kMaxReadBytes = 1UL << 30U;
+
+// Adds what one read of the system gave for `read` (bytes, or -errno) to `found`, the bytes that
+// have arrived. Returns the message of the failure, empty when there is none: then all is there
+// once `found` has reached `needed`.
+std::string count_read(const std::string& name, const FileRead& read, std::int64_t result,
+                       std::size_t& found);
+
 // Reads until `needed` bytes have arrived. `name` opens the message of the Error(io) thrown when
 // the system refuses or the file ends before.
 void read_file(int fd, const std::string& name, const FileRead& read);

@@ -35,6 +35,7 @@ struct ReadCompletion {
 class ReadBackend {
  public:
   virtual ~ReadBackend() = default;  // waits for the pieces that were started
+  virtual const char* name() const noexcept = 0;
   // Starts a transfer and does not wait. Throws nothing: a failure is a completion.
   virtual void start(const ReadPiece& piece) noexcept = 0;
   // Waits until a piece has completed or wake() was called since the last reap, then appends the
@@ -43,11 +44,14 @@ class ReadBackend {
   virtual void wake() noexcept = 0;  // any thread
 };
 
-// `depth` reader threads; at most as many pieces may be in flight. Throws Error(memory) when the
-// system gives no more threads.
+// Both: at most `depth` pieces may be in flight. Throw Error(memory) when the system gives no
+// threads.
+
+// Reader threads for all pieces.
 std::unique_ptr<ReadBackend> make_pread_backend(int depth);
 
-// Carries out one piece, as the reader threads do. Returns the error, empty when all is there.
-std::string read_piece(const ReadPiece& piece) noexcept;
+// io_uring for direct pieces, reader threads for the others. Null when the kernel, or this build,
+// has no io_uring for us; `refused` says why.
+std::unique_ptr<ReadBackend> make_uring_backend(int depth, std::string& refused);
 
 }  // namespace penstock

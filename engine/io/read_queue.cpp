@@ -92,6 +92,23 @@ void check(const ReadQueueOptions& options) {
   }
 }
 
+struct ChosenBackend {
+  std::unique_ptr<ReadBackend> backend;
+  std::string note;  // see ReadQueue::backend_note
+};
+
+ChosenBackend choose_backend(const ReadQueueOptions& options) {
+  if (options.backend == ReadBackendChoice::pread) return {make_pread_backend(options.depth), {}};
+  std::string refused;
+  if (auto uring = make_uring_backend(options.depth, refused)) return {std::move(uring), {}};
+  if (options.backend == ReadBackendChoice::uring) {
+    throw Error(ErrorCode::usage, "io_uring cannot be used: " + refused);
+  }
+  return {make_pread_backend(options.depth),
+          "io_uring cannot be used (" + refused + "): reading with " +
+              std::to_string(options.depth) + " threads instead"};
+}
+
 }  // namespace
 
 std::size_t widened_bytes(std::uint64_t offset, std::size_t bytes) {
@@ -102,10 +119,15 @@ std::size_t widened_bytes(std::uint64_t offset, std::size_t bytes) {
 
 struct ReadQueue::Shared {
   explicit Shared(const ReadQueueOptions& queue_options)
-      : options(queue_options), backend(make_pread_backend(queue_options.depth)) {}
+      : Shared(queue_options, choose_backend(queue_options)) {}
+  Shared(const ReadQueueOptions& queue_options, ChosenBackend chosen)
+      : options(queue_options),
+        backend(std::move(chosen.backend)),
+        backend_note(std::move(chosen.note)) {}
 
   const ReadQueueOptions options;
   const std::unique_ptr<ReadBackend> backend;
+  const std::string backend_note;
   std::atomic<std::uint64_t> drive_bytes{0};
 
   mutable std::mutex mutex;
@@ -272,6 +294,14 @@ void ReadQueue::cancel(ReadId id) {
   Read& read = shared_->find(id);
   shared_->drop(read);
   read.cancelled = true;
+}
+
+const char* ReadQueue::backend_name() const {
+  return shared_->backend->name();
+}
+
+const std::string& ReadQueue::backend_note() const {
+  return shared_->backend_note;
 }
 
 std::uint64_t ReadQueue::drive_bytes() const {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "engine/base/stop_flag.h"
 #include "engine/io/byte_source.h"
@@ -34,15 +35,23 @@ struct ReadOp {
 // What is asked of the drive is less where the source's direct_unit() is finer.
 std::size_t widened_bytes(std::uint64_t offset, std::size_t bytes);
 
+enum class ReadBackendChoice : std::uint8_t {
+  automatic,  // uring, or pread where that is refused
+  uring,      // io_uring for direct reads, threads for the rest
+  pread,      // threads for all
+};
+
 struct ReadQueueOptions {
   int depth = 4;                         // pieces in flight
   std::size_t piece_bytes = 4UL << 20U;  // a multiple of kPageBytes
   int retries = 2;                       // of a failed piece, before its read fails
+  ReadBackendChoice backend = ReadBackendChoice::automatic;
 };
 
 class ReadQueue {
  public:
-  // Throws Error(usage) for options out of range, Error(memory) when no thread can be started.
+  // Throws Error(usage) for options out of range or io_uring that was asked for and is refused,
+  // Error(memory) when no thread can be started.
   explicit ReadQueue(const ReadQueueOptions& options = {});
   ~ReadQueue();  // cancels what is left and waits for the pieces that were started
   ReadQueue(const ReadQueue&) = delete;
@@ -62,6 +71,10 @@ class ReadQueue {
 
   // Drops what has not started and does not block: memory belongs to the read until finished(id).
   void cancel(ReadId id);
+
+  const char* backend_name() const;  // "io_uring" or "pread"
+  // One line to tell the user when io_uring would have been taken but is refused, else empty.
+  const std::string& backend_note() const;
 
   std::uint64_t drive_bytes() const;  // asked of the drive so far, widening and retries included
 

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The read queue over real files: widening, the file's end, offsets beyond 32 and 40 bits.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/base/buffer.h"
 #include "engine/io/read_queue.h"
+#include "tests/io/backend_test.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/memory_source.h"
 #include "tests/support/temp_dir.h"
@@ -31,18 +34,23 @@ struct Landed {
   std::uint64_t drive_bytes;
 };
 
-Landed read_once(const ByteSource& source, std::uint64_t offset, std::size_t bytes, bool direct) {
-  ReadQueue queue({.piece_bytes = 4 * kPageBytes});
-  const Buffer memory(widened_bytes(offset, bytes), "test");
-  const ReadOp op{.source = &source,
-                  .offset = offset,
-                  .bytes = bytes,
-                  .memory = memory.data(),
-                  .direct = direct};
-  queue.wait(queue.submit({&op, 1}, ReadPriority::demand), nullptr);
-  const std::byte* first = memory.data() + offset % kPageBytes;
-  return {{first, first + bytes}, queue.drive_bytes()};
-}
+class DirectRead : public BackendTest {
+ protected:
+  static Landed read_once(const ByteSource& source, std::uint64_t offset, std::size_t bytes,
+                          bool direct) {
+    ReadQueue queue(with_backend({.piece_bytes = 4 * kPageBytes}));
+    const Buffer memory(widened_bytes(offset, bytes), "test");
+    const ReadOp op{.source = &source,
+                    .offset = offset,
+                    .bytes = bytes,
+                    .memory = memory.data(),
+                    .direct = direct};
+    queue.wait(queue.submit({&op, 1}, ReadPriority::demand), nullptr);
+    const std::byte* first = memory.data() + offset % kPageBytes;
+    return {{first, first + bytes}, queue.drive_bytes()};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, DirectRead, kBackends, backend_name_of);
 
 // Bytes of the whole units of the source that [offset, offset + bytes) touches.
 std::uint64_t unit_bytes(const ByteSource& source, std::uint64_t offset, std::size_t bytes) {
@@ -50,7 +58,7 @@ std::uint64_t unit_bytes(const ByteSource& source, std::uint64_t offset, std::si
   return (offset + bytes + unit - 1) / unit * unit - offset / unit * unit;
 }
 
-TEST(DirectRead, CountsWholeUnits) {
+TEST_P(DirectRead, CountsWholeUnits) {
   const TempDir dir;
   const auto source = counting_file(dir, 200000);
   if (source->direct_fd() < 0) GTEST_SKIP() << "no direct reads in " << dir.path();
@@ -68,7 +76,7 @@ TEST(DirectRead, CountsWholeUnits) {
   }
 }
 
-TEST(DirectRead, CountsThePayloadThroughThePageCache) {
+TEST_P(DirectRead, CountsThePayloadThroughThePageCache) {
   const TempDir dir;
   const auto source = counting_file(dir, 200000);
   for (const std::uint64_t offset : {0ULL, 4095ULL, 99999ULL}) {
@@ -78,7 +86,7 @@ TEST(DirectRead, CountsThePayloadThroughThePageCache) {
   }
 }
 
-TEST(DirectRead, WidensBeyondTheEndOfTheFile) {
+TEST_P(DirectRead, WidensBeyondTheEndOfTheFile) {
   const TempDir dir;
   for (const std::size_t file_bytes : {1UL, 4095UL, 4097UL, 16385UL, 100001UL}) {
     const auto source = counting_file(dir, file_bytes);
@@ -92,7 +100,7 @@ TEST(DirectRead, WidensBeyondTheEndOfTheFile) {
   }
 }
 
-TEST(DirectRead, FailsWhenTheFileEndsWithinThePayload) {
+TEST_P(DirectRead, FailsWhenTheFileEndsWithinThePayload) {
   const TempDir dir;
   const auto source = counting_file(dir, 10000);
   EXPECT_STREQ(error_of([&] { read_once(*source, 9990, 11, false); }).what(),
@@ -107,7 +115,7 @@ TEST(DirectRead, FailsWhenTheFileEndsWithinThePayload) {
   EXPECT_EQ(error_of([&] { read_once(*source, 20000, 10, true); }).code(), ErrorCode::io);
 }
 
-TEST(DirectRead, FailsWhenTheFileIsCutAfterOpening) {
+TEST_P(DirectRead, FailsWhenTheFileIsCutAfterOpening) {
   const TempDir dir;
   const auto source = counting_file(dir, 100000);
   std::filesystem::resize_file(dir.path("shard"), 50000);
@@ -117,7 +125,54 @@ TEST(DirectRead, FailsWhenTheFileIsCutAfterOpening) {
   }
 }
 
-TEST(DirectRead, ReachesOffsetsOfAnySize) {
+// A source whose descriptor the system refuses to read.
+class UnreadableSource final : public ByteSource {
+ public:
+  explicit UnreadableSource(int fd) : fd_(fd) {}
+  const std::string& name() const override { return name_; }
+  std::uint64_t size() const override { return 1 << 20; }
+  void read(std::uint64_t /*offset*/, std::span<std::byte> /*out*/) const override {}
+  int direct_fd() const override { return fd_; }
+
+ private:
+  std::string name_ = "shard";
+  int fd_;
+};
+
+TEST_P(DirectRead, NamesTheSystemsReason) {
+  const TempDir dir;
+  const int folder = open(dir.path().c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(folder, 0);
+  EXPECT_STREQ(error_of([&] { read_once(UnreadableSource(folder), 4096, 5000, true); }).what(),
+               "shard: expected 5000 bytes at 4096, found: Is a directory");
+  close(folder);
+  EXPECT_STREQ(error_of([&] { read_once(UnreadableSource(1 << 20), 0, 5000, true); }).what(),
+               "shard: expected 5000 bytes at 0, found: Bad file descriptor");
+}
+
+TEST_P(DirectRead, MixesDirectAndCachedPieces) {
+  const TempDir dir;
+  const auto source = counting_file(dir, 1 << 20);
+  ReadQueue queue(with_backend({.depth = 5, .piece_bytes = 2 * kPageBytes}));
+  std::vector<Buffer> buffers;
+  std::vector<ReadOp> ops;
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    const std::uint64_t offset = i * 20011;
+    buffers.emplace_back(widened_bytes(offset, 30001), "test");
+    ops.push_back({.source = source.get(),
+                   .offset = offset,
+                   .bytes = 30001,
+                   .memory = buffers.back().data(),
+                   .direct = i % 3 != 0});
+  }
+  queue.wait(queue.submit(ops, ReadPriority::spine), nullptr);
+  for (const ReadOp& op : ops) {
+    const std::byte* first = op.memory + op.offset % kPageBytes;
+    EXPECT_EQ(std::vector<std::byte>(first, first + op.bytes), counting_bytes(op.bytes, op.offset));
+  }
+}
+
+TEST_P(DirectRead, ReachesOffsetsOfAnySize) {
   const TempDir dir;
   const std::string path = dir.write("shard", "");
   constexpr std::uint64_t kThreeTB = 3'000'000'000'000;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/buffer.h"
+#include "tests/io/backend_test.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/faulty_source.h"
 #include "tests/support/memory_source.h"
@@ -60,6 +61,9 @@ std::vector<std::uint64_t> piece_offsets(std::uint64_t begin, std::size_t pieces
   return offsets;
 }
 
+class ReadQueueTest : public BackendTest {};
+INSTANTIATE_TEST_SUITE_P(, ReadQueueTest, kBackends, backend_name_of);
+
 TEST(WidenedBytes, CountsThePagesTouched) {
   EXPECT_EQ(widened_bytes(0, 0), 0U);
   EXPECT_EQ(widened_bytes(5, 0), 0U);
@@ -70,9 +74,9 @@ TEST(WidenedBytes, CountsThePagesTouched) {
   EXPECT_EQ(widened_bytes(1ULL << 41U, 4097), 8192U);
 }
 
-TEST(ReadQueue, FillsMemoryAtTheOffsetsPlaceInItsPage) {
+TEST_P(ReadQueueTest, FillsMemoryAtTheOffsetsPlaceInItsPage) {
   Fixture f(100000);
-  ReadQueue queue({.piece_bytes = kPiece});
+  ReadQueue queue(with_backend({.piece_bytes = kPiece}));
   for (const std::uint64_t offset : {0ULL, 1ULL, 4095ULL, 4096ULL, 50001ULL}) {
     for (const std::size_t bytes : {1UL, 4095UL, 4096UL, 4097UL, 40000UL}) {
       const ReadOp op = f.op(offset, bytes);
@@ -82,9 +86,9 @@ TEST(ReadQueue, FillsMemoryAtTheOffsetsPlaceInItsPage) {
   }
 }
 
-TEST(ReadQueue, ReadsAllOpsOfARead) {
+TEST_P(ReadQueueTest, ReadsAllOpsOfARead) {
   Fixture f(1 << 20);
-  ReadQueue queue({.depth = 3, .piece_bytes = kPiece});
+  ReadQueue queue(with_backend({.depth = 3, .piece_bytes = kPiece}));
   std::vector<ReadOp> ops;
   for (std::uint64_t i = 0; i < 20; ++i) ops.push_back(f.op(i * 50001, 3 * 9999));
   ops.insert(ops.begin() + 3, {.source = &f.source, .offset = 7, .bytes = 0, .memory = nullptr});
@@ -95,9 +99,9 @@ TEST(ReadQueue, ReadsAllOpsOfARead) {
   }
 }
 
-TEST(ReadQueue, EndsAReadOfNothing) {
+TEST_P(ReadQueueTest, EndsAReadOfNothing) {
   Fixture f(10);
-  ReadQueue queue;
+  ReadQueue queue(with_backend());
   const ReadOp op{.source = &f.source, .offset = 3, .bytes = 0, .memory = nullptr};
   const ReadId id = submit(queue, op);
   EXPECT_TRUE(queue.finished(id));
@@ -105,19 +109,19 @@ TEST(ReadQueue, EndsAReadOfNothing) {
   EXPECT_EQ(queue.drive_bytes(), 0U);
 }
 
-TEST(ReadQueue, CutsOnPageBorders) {
+TEST_P(ReadQueueTest, CutsOnPageBorders) {
   Fixture f(100000);
-  ReadQueue queue({.depth = 1, .piece_bytes = 2 * kPiece});
+  ReadQueue queue(with_backend({.depth = 1, .piece_bytes = 2 * kPiece}));
   queue.wait(submit(queue, f.op(5000, 20000)), nullptr);
   EXPECT_EQ(f.source.offsets(), (std::vector<std::uint64_t>{5000, 12288, 20480}));
   EXPECT_EQ(f.source.bytes(), 20000U);
   EXPECT_EQ(queue.drive_bytes(), 20000U);
 }
 
-TEST(ReadQueue, KeepsAtMostDepthPiecesInFlight) {
+TEST_P(ReadQueueTest, KeepsAtMostDepthPiecesInFlight) {
   for (const int depth : {1, 2, 5}) {
     Fixture f(64 * kPiece);
-    ReadQueue queue({.depth = depth, .piece_bytes = kPiece});
+    ReadQueue queue(with_backend({.depth = depth, .piece_bytes = kPiece}));
     f.source.hang();
     const ReadId id = submit(queue, f.op(0, 64 * kPiece));
     f.source.wait_for_hanging(depth);
@@ -128,9 +132,9 @@ TEST(ReadQueue, KeepsAtMostDepthPiecesInFlight) {
   }
 }
 
-TEST(ReadQueue, DemandOvertakesSpineThatIsHalfDone) {
+TEST_P(ReadQueueTest, DemandOvertakesSpineThatIsHalfDone) {
   Fixture f(1 << 20);
-  ReadQueue queue({.depth = 1, .piece_bytes = kPiece});
+  ReadQueue queue(with_backend({.depth = 1, .piece_bytes = kPiece}));
   f.source.hang();
   const ReadOp spine_op = f.op(0, 8 * kPiece);
   const ReadId spine = submit(queue, spine_op, ReadPriority::spine);
@@ -152,9 +156,9 @@ TEST(ReadQueue, DemandOvertakesSpineThatIsHalfDone) {
   EXPECT_EQ(f.source.offsets(), expected);
 }
 
-TEST(ReadQueue, GoesByPriorityThenAge) {
+TEST_P(ReadQueueTest, GoesByPriorityThenAge) {
   Fixture f(1 << 20);
-  ReadQueue queue({.depth = 1, .piece_bytes = kPiece});
+  ReadQueue queue(with_backend({.depth = 1, .piece_bytes = kPiece}));
   f.source.hang();
   std::vector<ReadId> ids{submit(queue, f.op(0, kPiece), ReadPriority::look_ahead)};
   f.source.wait_for_hanging(1);
@@ -175,9 +179,9 @@ TEST(ReadQueue, GoesByPriorityThenAge) {
   EXPECT_EQ(pages, (std::vector<std::uint64_t>{0, 12, 13, 10, 11, 30, 31, 20, 21, 50, 51, 40, 41}));
 }
 
-TEST(ReadQueue, CancelDropsWhatHasNotStarted) {
+TEST_P(ReadQueueTest, CancelDropsWhatHasNotStarted) {
   Fixture f(1 << 20);
-  ReadQueue queue({.depth = 2, .piece_bytes = kPiece});
+  ReadQueue queue(with_backend({.depth = 2, .piece_bytes = kPiece}));
   f.source.hang();
   const ReadId running = submit(queue, f.op(0, 8 * kPiece));
   const ReadId waiting = submit(queue, f.op(100 * kPiece, 8 * kPiece));
@@ -194,9 +198,9 @@ TEST(ReadQueue, CancelDropsWhatHasNotStarted) {
   EXPECT_EQ(f.source.calls(), 2U);
 }
 
-TEST(ReadQueue, CancelledReadReportsNoError) {
+TEST_P(ReadQueueTest, CancelledReadReportsNoError) {
   Fixture f(1 << 20);
-  ReadQueue queue({.depth = 1, .piece_bytes = kPiece});
+  ReadQueue queue(with_backend({.depth = 1, .piece_bytes = kPiece}));
   f.source.hang();
   const ReadId hung = submit(queue, f.op(0, 4 * kPiece));
   f.source.wait_for_hanging(1);
@@ -212,9 +216,9 @@ TEST(ReadQueue, CancelledReadReportsNoError) {
   queue.wait(failed, nullptr);
 }
 
-TEST(ReadQueue, CancelAfterTheEndChangesNothing) {
+TEST_P(ReadQueueTest, CancelAfterTheEndChangesNothing) {
   Fixture f(1 << 20);
-  ReadQueue queue;
+  ReadQueue queue(with_backend());
   const ReadOp op = f.op(77, 5000);
   const ReadId id = submit(queue, op);
   wait_until_finished(queue, id);
@@ -223,9 +227,9 @@ TEST(ReadQueue, CancelAfterTheEndChangesNothing) {
   expect_filled(op);
 }
 
-TEST(ReadQueue, StopEndsTheWaitThoughTheDriveHangs) {
+TEST_P(ReadQueueTest, StopEndsTheWaitThoughTheDriveHangs) {
   Fixture f(1 << 20);
-  ReadQueue queue({.depth = 1, .piece_bytes = kPiece});
+  ReadQueue queue(with_backend({.depth = 1, .piece_bytes = kPiece}));
   f.source.hang();
   const ReadOp op = f.op(0, 2 * kPiece);
   const ReadId id = submit(queue, op);
@@ -244,10 +248,10 @@ TEST(ReadQueue, StopEndsTheWaitThoughTheDriveHangs) {
   expect_filled(op);
 }
 
-TEST(ReadQueue, RetriesAPieceThatFails) {
+TEST_P(ReadQueueTest, RetriesAPieceThatFails) {
   for (const Fault fault : {Fault::eio, Fault::short_read}) {
     Fixture f(1 << 20);
-    ReadQueue queue({.depth = 2, .piece_bytes = kPiece, .retries = 2});
+    ReadQueue queue(with_backend({.depth = 2, .piece_bytes = kPiece, .retries = 2}));
     f.source.inject({.fault = fault, .begin = 2 * kPiece, .end = 3 * kPiece, .times = 2});
     const ReadOp op = f.op(100, 6 * kPiece);
     queue.wait(submit(queue, op), nullptr);
@@ -257,9 +261,9 @@ TEST(ReadQueue, RetriesAPieceThatFails) {
   }
 }
 
-TEST(ReadQueue, FailsWhenRetriesAreUsedUp) {
+TEST_P(ReadQueueTest, FailsWhenRetriesAreUsedUp) {
   Fixture f(1 << 20);
-  ReadQueue queue({.depth = 1, .piece_bytes = kPiece, .retries = 2});
+  ReadQueue queue(with_backend({.depth = 1, .piece_bytes = kPiece, .retries = 2}));
   f.source.inject({.fault = Fault::eio, .begin = kPiece, .end = 2 * kPiece});
   const ReadId id = submit(queue, f.op(0, 50 * kPiece));
   const Error error = error_of([&] { queue.wait(id, nullptr); });
@@ -269,9 +273,9 @@ TEST(ReadQueue, FailsWhenRetriesAreUsedUp) {
   EXPECT_EQ(f.source.offsets(), (std::vector<std::uint64_t>{0, 4096, 4096, 4096}));
 }
 
-TEST(ReadQueue, NamesWhatAShortReadFound) {
+TEST_P(ReadQueueTest, NamesWhatAShortReadFound) {
   Fixture f(1 << 20);
-  ReadQueue queue({.piece_bytes = kPiece, .retries = 0});
+  ReadQueue queue(with_backend({.piece_bytes = kPiece, .retries = 0}));
   f.source.inject({.fault = Fault::short_read});
   const ReadId id = submit(queue, f.op(8192, 3000));
   EXPECT_STREQ(error_of([&] { queue.wait(id, nullptr); }).what(),
@@ -279,9 +283,9 @@ TEST(ReadQueue, NamesWhatAShortReadFound) {
   EXPECT_EQ(f.source.calls(), 1U);
 }
 
-TEST(ReadQueue, OneFailureLeavesOtherReadsAlone) {
+TEST_P(ReadQueueTest, OneFailureLeavesOtherReadsAlone) {
   Fixture f(1 << 20);
-  ReadQueue queue({.depth = 4, .piece_bytes = kPiece});
+  ReadQueue queue(with_backend({.depth = 4, .piece_bytes = kPiece}));
   f.source.inject({.begin = 10 * kPiece, .end = 20 * kPiece});
   f.source.hang();
   const ReadOp good_op = f.op(100 * kPiece, 30 * kPiece);
@@ -298,9 +302,9 @@ TEST(ReadQueue, OneFailureLeavesOtherReadsAlone) {
   expect_filled(again_op);
 }
 
-TEST(ReadQueue, AFileThatVanishesFailsEveryRead) {
+TEST_P(ReadQueueTest, AFileThatVanishesFailsEveryRead) {
   Fixture f(1 << 20);
-  ReadQueue queue({.piece_bytes = kPiece});
+  ReadQueue queue(with_backend({.piece_bytes = kPiece}));
   f.source.vanish();
   for (const ReadPriority priority :
        {ReadPriority::demand, ReadPriority::spine, ReadPriority::look_ahead}) {
@@ -310,22 +314,22 @@ TEST(ReadQueue, AFileThatVanishesFailsEveryRead) {
   }
 }
 
-TEST(ReadQueue, SlowReadsComeAllTheSame) {
+TEST_P(ReadQueueTest, SlowReadsComeAllTheSame) {
   Fixture f(1 << 20);
   f.source.set_delay(std::chrono::milliseconds(2));
-  ReadQueue queue({.depth = 2, .piece_bytes = kPiece});
+  ReadQueue queue(with_backend({.depth = 2, .piece_bytes = kPiece}));
   const ReadOp op = f.op(123, 20 * kPiece);
   StopFlag stop;
   queue.wait(submit(queue, op), &stop);
   expect_filled(op);
 }
 
-TEST(ReadQueue, DestructionDropsWhatHasNotStarted) {
+TEST_P(ReadQueueTest, DestructionDropsWhatHasNotStarted) {
   Fixture f(1 << 20);
   std::atomic<bool> gone{false};
   std::thread drive;
   {
-    ReadQueue queue({.depth = 2, .piece_bytes = kPiece});
+    ReadQueue queue(with_backend({.depth = 2, .piece_bytes = kPiece}));
     f.source.hang();
     submit(queue, f.op(0, 50 * kPiece));
     submit(queue, f.op(50 * kPiece, 50 * kPiece), ReadPriority::look_ahead);
@@ -343,7 +347,7 @@ TEST(ReadQueue, DestructionDropsWhatHasNotStarted) {
   EXPECT_LT(f.source.calls(), 100U);
 }
 
-TEST(ReadQueue, RefusesAbsurdOptions) {
+TEST_P(ReadQueueTest, RefusesAbsurdOptions) {
   for (const ReadQueueOptions& options :
        {ReadQueueOptions{.depth = 0}, ReadQueueOptions{.piece_bytes = 0},
         ReadQueueOptions{.piece_bytes = 5000}, ReadQueueOptions{.retries = -1}}) {
@@ -351,10 +355,10 @@ TEST(ReadQueue, RefusesAbsurdOptions) {
   }
 }
 
-TEST(ReadQueue, CarriesManyReadsWithCancelsAndFaults) {
+TEST_P(ReadQueueTest, CarriesManyReadsWithCancelsAndFaults) {
   Fixture f(4 << 20);
   f.source.inject({.begin = 3 << 20, .end = (3 << 20) + 1});
-  ReadQueue queue({.depth = 3, .piece_bytes = 2 * kPiece, .retries = 1});
+  ReadQueue queue(with_backend({.depth = 3, .piece_bytes = 2 * kPiece, .retries = 1}));
   std::uint64_t random = 1;
   const auto below = [&](std::uint64_t bound) {
     random = random * 6364136223846793005ULL + 1442695040888963407ULL;
