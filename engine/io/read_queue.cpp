@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cassert>
 #include <chrono>
 #include <condition_variable>
@@ -25,6 +24,12 @@ namespace {
 
 // A stop flag has nobody to notify us: how often wait() looks at it.
 constexpr std::chrono::milliseconds kStopPoll{20};
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 struct Read {
   std::vector<ReadOp> ops;
@@ -128,7 +133,6 @@ struct ReadQueue::Shared {
   const ReadQueueOptions options;
   const std::unique_ptr<ReadBackend> backend;
   const std::string backend_note;
-  std::atomic<std::uint64_t> drive_bytes{0};
 
   mutable std::mutex mutex;
   std::condition_variable ended_cv;  // the owner: a read has ended
@@ -137,6 +141,8 @@ struct ReadQueue::Shared {
   std::unordered_map<ReadId, std::unique_ptr<Read>> reads;
   std::array<std::deque<Read*>, kReadPriorities> pending;  // with pieces to start, oldest first
   int in_flight = 0;
+  ReadQueueStats stats;
+  Clock::time_point busy_since;  // valid while in_flight > 0; what lies before is in the stats
   bool quit = false;
   ReadId last_id = 0;
 
@@ -145,6 +151,7 @@ struct ReadQueue::Shared {
   void run_io() noexcept;
   void settle(std::vector<ReadCompletion>& done, std::vector<ReadPiece>& to_start);
   void pick(std::vector<ReadPiece>& to_start);
+  void count(const std::vector<ReadPiece>& started, bool was_busy);
   std::deque<Read*>& queue_of(const Read& read);
   void drop(Read& read);
   Read& find(ReadId id) const;
@@ -160,14 +167,13 @@ void ReadQueue::Shared::run_io() noexcept {
   for (;;) {
     {
       const std::lock_guard lock(mutex);
+      const bool was_busy = in_flight > 0;
       settle(done, to_start);
       pick(to_start);
+      count(to_start, was_busy);
       if (quit && in_flight == 0) return;
     }
-    for (const ReadPiece& piece : to_start) {
-      drive_bytes.fetch_add(piece.bytes, std::memory_order_relaxed);
-      backend->start(piece);
-    }
+    for (const ReadPiece& piece : to_start) backend->start(piece);
     to_start.clear();
     done.clear();
     backend->reap(done);
@@ -207,6 +213,19 @@ void ReadQueue::Shared::pick(std::vector<ReadPiece>& to_start) {
       if (read.started()) queue.pop_front();
     }
   }
+}
+
+// `was_busy`: before the round that picked `started`.
+void ReadQueue::Shared::count(const std::vector<ReadPiece>& started, bool was_busy) {
+  for (const ReadPiece& piece : started) {
+    const auto priority = static_cast<std::size_t>(static_cast<Read*>(piece.owner)->priority);
+    stats.drive_bytes += piece.bytes;
+    stats.priority_bytes[priority] += piece.bytes;
+    stats.retries += piece.failures > 0 ? 1 : 0;
+  }
+  stats.pieces += started.size();
+  if (was_busy && in_flight == 0) stats.busy_s += seconds_since(busy_since);
+  if (!was_busy && in_flight > 0) busy_since = Clock::now();
 }
 
 std::deque<Read*>& ReadQueue::Shared::queue_of(const Read& read) {
@@ -304,8 +323,11 @@ const std::string& ReadQueue::backend_note() const {
   return shared_->backend_note;
 }
 
-std::uint64_t ReadQueue::drive_bytes() const {
-  return shared_->drive_bytes.load(std::memory_order_relaxed);
+ReadQueueStats ReadQueue::stats() const {
+  const std::lock_guard lock(shared_->mutex);
+  ReadQueueStats stats = shared_->stats;
+  if (shared_->in_flight > 0) stats.busy_s += seconds_since(shared_->busy_since);
+  return stats;
 }
 
 }  // namespace penstock

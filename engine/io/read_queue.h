@@ -5,6 +5,7 @@
 // retried. One owner thread: submit, wait, cancel and the destructor belong to the engine thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -48,6 +49,15 @@ struct ReadQueueOptions {
   ReadBackendChoice backend = ReadBackendChoice::automatic;
 };
 
+// Sums since the queue was made.
+struct ReadQueueStats {
+  std::uint64_t drive_bytes = 0;  // asked of the drive, widening and retries included
+  std::array<std::uint64_t, kReadPriorities> priority_bytes{};  // of drive_bytes, by priority
+  std::uint64_t pieces = 0;                                     // started, retries included
+  std::uint64_t retries = 0;
+  double busy_s = 0;  // while at least one piece was in flight
+};
+
 class ReadQueue {
  public:
   // Throws Error(usage) for options out of range or io_uring that was asked for and is refused,
@@ -76,7 +86,8 @@ class ReadQueue {
   // One line to tell the user when io_uring would have been taken but is refused, else empty.
   const std::string& backend_note() const;
 
-  std::uint64_t drive_bytes() const;  // asked of the drive so far, widening and retries included
+  ReadQueueStats stats() const;  // any thread
+  std::uint64_t drive_bytes() const { return stats().drive_bytes; }
 
  private:
   struct Shared;

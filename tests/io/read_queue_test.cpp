@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -345,6 +346,38 @@ TEST_P(ReadQueueTest, DestructionDropsWhatHasNotStarted) {
   gone = true;
   drive.join();
   EXPECT_LT(f.source.calls(), 100U);
+}
+
+TEST_P(ReadQueueTest, CountsPiecesAndBytesByPriority) {
+  Fixture f(1 << 20);
+  ReadQueue queue(with_backend({.depth = 2, .piece_bytes = kPiece, .retries = 3}));
+  f.source.inject({.begin = 2 * kPiece, .end = 3 * kPiece, .times = 2});
+  queue.wait(submit(queue, f.op(0, 5 * kPiece), ReadPriority::spine), nullptr);
+  queue.wait(submit(queue, f.op(100, 1000), ReadPriority::look_ahead), nullptr);
+  queue.wait(submit(queue, f.op(kPiece, 3 * kPiece)), nullptr);
+  const ReadQueueStats stats = queue.stats();
+  EXPECT_EQ(stats.pieces, 5U + 2U + 1U + 3U);
+  EXPECT_EQ(stats.retries, 2U);
+  EXPECT_EQ(stats.drive_bytes, 10 * kPiece + 1000);
+  EXPECT_EQ(stats.priority_bytes, (std::array<std::uint64_t, 3>{3 * kPiece, 7 * kPiece, 1000}));
+  EXPECT_EQ(queue.drive_bytes(), stats.drive_bytes);
+}
+
+TEST_P(ReadQueueTest, IsBusyWhilePiecesAreInFlight) {
+  Fixture f(1 << 20);
+  ReadQueue queue(with_backend({.depth = 2, .piece_bytes = kPiece}));
+  EXPECT_EQ(queue.stats().busy_s, 0.0);
+  f.source.hang();
+  const ReadId id = submit(queue, f.op(0, 3 * kPiece));
+  f.source.wait_for_hanging(1);
+  const double begun = queue.stats().busy_s;
+  while (queue.stats().busy_s <= begun) std::this_thread::yield();
+  f.source.release();
+  queue.wait(id, nullptr);
+  const double ended = queue.stats().busy_s;
+  EXPECT_GT(ended, begun);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_EQ(queue.stats().busy_s, ended);
 }
 
 TEST_P(ReadQueueTest, RefusesAbsurdOptions) {
