@@ -131,6 +131,13 @@ Caller caller_of(const httplib::Request& request) {
           request.get_header_value("Host")};
 }
 
+// Whole milliseconds since then, as OpenAI counts them: up to the headers of the response.
+std::string processing_ms(std::chrono::steady_clock::time_point since) {
+  using std::chrono::milliseconds;
+  const auto taken = std::chrono::steady_clock::now() - since;
+  return std::to_string(std::chrono::duration_cast<milliseconds>(taken).count());
+}
+
 std::string request_id(const httplib::Request& request) {
   for (const char* name : {"X-Request-Id", "X-Client-Request-Id"}) {
     if (const auto id = sane_request_id(request.get_header_value(name))) return *id;
@@ -290,6 +297,7 @@ HttpResponse HttpServer::Adapter::answer(const httplib::Request& request,
 void HttpServer::Adapter::serve(const httplib::Request& request, httplib::Response& response,
                                 const httplib::ContentReader* reader) {
   const InFlight counted(in_flight);
+  const auto arrived = std::chrono::steady_clock::now();
   const std::string id = request_id(request);
   const Caller caller = caller_of(request);
   Body body(request, reader);
@@ -302,6 +310,7 @@ void HttpServer::Adapter::serve(const httplib::Request& request, httplib::Respon
   }
   body.discard(options.max_body_bytes);
   response.set_header("x-request-id", id);
+  response.set_header("openai-processing-ms", processing_ms(arrived));
   if (!caller.origin.empty()) {
     response.set_header("Vary", "Origin");
     if (origin_allowed(options, caller)) {

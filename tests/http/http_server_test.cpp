@@ -30,6 +30,11 @@ std::vector<HttpRoute> echo_routes() {
           {"POST", "/echo", true, echo},
           {"POST", "/throws", true,
            [](const HttpRequest&) -> HttpResponse { throw std::runtime_error("a secret"); }},
+          {"POST", "/slow", true,
+           [](const HttpRequest& request) {
+             std::this_thread::sleep_for(20ms);
+             return echo(request);
+           }},
           {"POST", "/refused", true, echo, [] { throw shutting_down(); }},
           {"POST", "/stream", true, [](const HttpRequest&) -> HttpResponse {
              return {.content_type = "text/event-stream", .stream = [](HttpStream& out) {
@@ -230,6 +235,20 @@ TEST(HttpServer, NamesEveryRequest) {
                 .header("x-request-id")
                 .rfind("req_", 0),
             0U);
+}
+
+TEST(HttpServer, SaysHowLongTheHeadersTook) {
+  const EchoServer server;
+  const auto is_count = [](const std::string& text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  };
+  for (const char* path : {"/echo", "/stream", "/throws", "/nothing"}) {
+    const std::string taken = ask(server.port(), "POST", path, "x").header("openai-processing-ms");
+    EXPECT_TRUE(is_count(taken)) << path << ": " << taken;
+  }
+  const std::string slow = ask(server.port(), "POST", "/slow", "x").header("openai-processing-ms");
+  ASSERT_TRUE(is_count(slow)) << slow;
+  EXPECT_GE(std::stoi(slow), 20);
 }
 
 TEST(HttpServer, AsksForAKeyInAnyOfTheForms) {
