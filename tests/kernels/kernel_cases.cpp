@@ -4,6 +4,16 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <ostream>
+
+namespace penstock {
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name is GoogleTest's
+void PrintTo(const Kernels* table, std::ostream* out) {
+  *out << table->name;
+}
+
+}  // namespace penstock
 
 namespace penstock::test {
 

@@ -8,12 +8,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "kernels/kernels.h"
 #include "tests/support/guard_buffer.h"
+
+namespace penstock {
+
+// What GoogleTest prints of a table, in messages and as the name in ctest, instead of the pointer.
+// NOLINTNEXTLINE(readability-identifier-naming): the name is GoogleTest's
+void PrintTo(const Kernels* table, std::ostream* out);
+
+}  // namespace penstock
 
 namespace penstock::test {
 
