@@ -89,9 +89,12 @@ class Daemon {
       if (signalled) asked = shut_down(asked);
     }
     closer_.join();
-    if (load_failed_ && !stopped_by_signal_) std::rethrow_exception(load_error_);
-    // All is answered. Connections that wait for a next request would hold the end up for seconds,
-    // and the library cannot be told to drop them.
+    if (load_failed_ && !stopped_by_signal_) {
+      loader_.join();
+      std::rethrow_exception(load_error_);
+    }
+    // All is answered. What is left would hold the end up: connections that wait for a next
+    // request, which the library cannot be told to drop, and a drive that does not answer a read.
     spdlog::info("ended");
     std::_Exit(0);
   }
@@ -141,8 +144,6 @@ class Daemon {
     }
     state_.stop();
     http_.drain();
-    loader_.join();
-    state_.set_model(nullptr);
     finished_ = true;
     signals_.wake();
   }

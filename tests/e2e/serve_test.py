@@ -4,6 +4,7 @@
 
 import http.client
 import json
+import os
 import pathlib
 import re
 import signal
@@ -17,9 +18,9 @@ CHAT = "/v1/chat/completions"
 
 
 class Daemon:
-    """penstock serve on a free port; ends with the test."""
+    """penstock serve on a free port, up to the log line that says `until`; ends with the test."""
 
-    def __init__(self, test, *arguments, variables=None):
+    def __init__(self, test, *arguments, variables=None, until="is ready"):
         self.test = test
         self.process = test.penstock.start("serve", "--port", "0", *arguments, variables=variables)
         test.addCleanup(self.kill)
@@ -28,7 +29,7 @@ class Daemon:
             self.log.append(line.decode())
             if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)/v1", self.log[-1]):
                 self.port = int(found[1])
-            if "is ready" in self.log[-1]:
+            if until in self.log[-1]:
                 break
         self.reader = threading.Thread(
             target=lambda: self.log.extend(line.decode() for line in self.process.stderr))
@@ -176,6 +177,16 @@ class Shutdown(program.ProgramTest):
             response.readline()
         daemon.process.send_signal(signal.SIGTERM)
         self.assertEqual(json.loads(frames(response)[-2])["choices"][0]["finish_reason"], "stop")
+        self.assertEqual(daemon.end()[0], 0)
+
+
+class HungDrive(program.ProgramTest):
+    def test_a_signal_ends_a_load_that_waits_for_the_drive(self):
+        daemon = Daemon(self, until="loading demo", variables={
+            "LD_PRELOAD": os.environ["HUNG_DRIVE"],
+            "HUNG_FILE": "model-00006-of-000010.safetensors"})
+        self.assertEqual(daemon.ask("GET", "/health")[0], 503)
+        daemon.process.send_signal(signal.SIGTERM)
         self.assertEqual(daemon.end()[0], 0)
 
 
