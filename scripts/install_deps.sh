@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what Penstock needs to build and test, from the system's package manager, and nothing
-# that is there already. Debian and Ubuntu: as root or with sudo. macOS: Homebrew.
+# Installs what Penstock needs to build, test and be talked to, from the system's package manager,
+# and nothing that is there already. Debian and Ubuntu: as root or with sudo. macOS: Homebrew.
 #   scripts/install_deps.sh            compiler, CMake, libraries
 #   scripts/install_deps.sh --format   also what scripts/check.sh uses
 #   scripts/install_deps.sh --tools    also what scripts/check.sh --all uses
 set -euo pipefail
 
 debian_packages=(
-  g++ cmake ninja-build pkg-config python3
+  g++ cmake ninja-build pkg-config python3 curl
   libcpp-httplib-dev nlohmann-json3-dev libspdlog-dev libcli11-dev libgtest-dev
   liburing-dev
 )
