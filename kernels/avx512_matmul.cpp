@@ -10,6 +10,7 @@ namespace penstock {
 namespace {
 
 constexpr int32_t kTokens = 6;  // of one register tile
+constexpr float kNan = __builtin_nanf("");
 constexpr ptrdiff_t kRowBlockBytes =
     ptrdiff_t{256} * 1024;  // of weights: a quarter of the smallest L2
 
@@ -90,6 +91,89 @@ struct Mxfp4Row {
   Pair part(ptrdiff_t b, int32_t) const { return block(b); }
 };
 
+struct Bf12Row {
+  static constexpr ptrdiff_t kBlockBytes = 48;  // and a base byte for four
+  static constexpr ptrdiff_t kFullBytes = 4 * kBlockBytes + 1;
+  const unsigned char* data;
+  const unsigned char* extra;  // WeightMatrix::scales
+  uint32_t extras;
+  int32_t blocks;  // of 32 columns, with the last part of one
+  Bf12Row(const WeightMatrix& w, ptrdiff_t r)
+      : extra(w.scales), extras(w.pieces), blocks((w.cols + kLaneBlockCols - 1) / kLaneBlockCols) {
+    data = w.data + r * ((blocks + 3) / 4 + blocks * kBlockBytes);
+  }
+
+  // Exponents by code, in the place of bf16. The permutation looks at the low five bits of an
+  // index, the fifth being of another code.
+  static __m512i exponents(int32_t base) {
+    const __m512i fifteen_below = _mm512_set_epi16(  //
+        0, -128, -256, -384, -512, -640, -768, -896, -1024, -1152, -1280, -1408, -1536, -1664,
+        -1792, 0, 0, -128, -256, -384, -512, -640, -768, -896, -1024, -1152, -1280, -1408, -1536,
+        -1664, -1792, 0);
+    const auto largest = _mm512_set1_epi16(static_cast<int16_t>(base << 7));
+    return _mm512_maskz_add_epi16(0xFFFEFFFE, largest, fifteen_below);
+  }
+  // sign and mantissa | exponent, columns as words in order.
+  static __m512i join(__m512i words, __m512i exponent) {
+    return _mm512_ternarylogic_epi32(words, _mm512_set1_epi32(static_cast<int32_t>(0x807F807F)),
+                                     exponent, 0xEA);
+  }
+  static __m512i swap_bytes(__m512i words) {
+    const __m512i order =
+        _mm512_broadcast_i32x4(_mm_set_epi8(14, 15, 12, 13, 10, 11, 8, 9, 6, 7, 4, 5, 2, 3, 0, 1));
+    return _mm512_shuffle_epi8(words, order);
+  }
+
+  // 64 columns from their codes on.
+  struct Group {
+    __m512i codes;
+    __m512i words;
+    explicit Group(const unsigned char* p)
+        : codes(_mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))),
+          words(_mm512_loadu_si512(p + 32)) {}
+    Pair first(__m512i table) const {
+      return Bf16Row::widen(join(words, _mm512_permutexvar_epi16(codes, table)));
+    }
+    Pair second(__m512i table) const {
+      const __m512i upper = _mm512_srli_epi16(codes, 4);
+      return Bf16Row::widen(join(swap_bytes(words), _mm512_permutexvar_epi16(upper, table)));
+    }
+  };
+  // A group of 32 columns: columns 16 to 31 go into the upper half of the registers.
+  static Pair small_group(const unsigned char* p, __m512i table) {
+    const auto codes = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    const auto words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16));
+    const __m512i all_codes =
+        _mm512_inserti64x4(_mm512_castsi256_si512(codes), _mm256_srli_epi16(codes, 4), 1);
+    const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(words), words, 1);
+    const __m512i all_words = _mm512_mask_blend_epi32(0xFF00, both, swap_bytes(both));
+    return Bf16Row::widen(join(all_words, _mm512_permutexvar_epi16(all_codes, table)));
+  }
+  // Block j of the `count` of a raw one, which begins at p.
+  Pair raw(const unsigned char* p, int32_t count, int32_t j) const {
+    const int32_t in_place = (static_cast<int32_t>(kBlockBytes) * count - 4) / kBf12PieceBytes;
+    if (j < in_place) return Bf16Row::widen(_mm512_loadu_si512(p + 5 + j * kBf12PieceBytes));
+    uint32_t first = 0;
+    __builtin_memcpy(&first, p + 1, sizeof first);
+    const ptrdiff_t index = static_cast<ptrdiff_t>(first) + j - in_place;
+    if (index >= static_cast<ptrdiff_t>(extras)) return {Ops::set(kNan), Ops::set(kNan)};
+    return Bf16Row::widen(_mm512_loadu_si512(extra + index * kBf12PieceBytes));
+  }
+  Pair block(ptrdiff_t b) const {
+    const unsigned char* p = data + b / 4 * kFullBytes;
+    const auto j = static_cast<int32_t>(b % 4);
+    const auto left = blocks - static_cast<int32_t>(b - j);
+    const int32_t count = left < 4 ? left : 4;
+    if (*p == kBf12Raw) return raw(p, count, j);
+    const __m512i table = exponents(*p);
+    const unsigned char* codes = p + 1 + j / 2 * 2 * kBlockBytes;
+    if ((j | 1) >= count) return small_group(codes, table);
+    return j % 2 == 0 ? Group(codes).first(table) : Group(codes).second(table);
+  }
+  // Its rows are whole blocks.
+  Pair part(ptrdiff_t b, int32_t) const { return block(b); }
+};
+
 // --- Products.
 
 // What a register tile works on: T tokens of `x` (prepared, x_stride apart) times 8 rows.
@@ -158,6 +242,63 @@ inline void prefetch_tokens(const float* x, ptrdiff_t x_stride) {
   }
 }
 
+// Whole blocks from `first` on.
+template <class Row, int R, int T>
+inline void fuse_blocks(const Row* rows, const Step& s, ptrdiff_t first, Sums<R, T>& sum) {
+  const float* x = s.x + first * kLaneBlockCols;
+  for (ptrdiff_t b = first; b < s.blocks; ++b, x += kLaneBlockCols) {
+    if (s.rows_ahead != 0) prefetch_rows<Row, R>(rows, b, s.rows_ahead);
+    if (s.x_ahead != 0) prefetch_tokens<T>(x + s.x_ahead, s.x_stride);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) fuse<R, T>(x, s.x_stride, r, rows[r].block(b), sum);
+  }
+}
+
+// Four blocks share the decoding of their exponents and of the halves of their groups.
+template <int R, int T>
+inline void fuse_four(const Bf12Row& row, ptrdiff_t four, const float* x, ptrdiff_t x_stride, int r,
+                      Sums<R, T>& sum) {
+  const unsigned char* p = row.data + four * Bf12Row::kFullBytes;
+  if (*p == kBf12Raw) {
+#pragma GCC unroll 1
+    for (int32_t j = 0; j < 4; ++j) {
+      fuse<R, T>(x + j * kLaneBlockCols, x_stride, r, row.raw(p, 4, j), sum);
+    }
+    return;
+  }
+  const __m512i table = Bf12Row::exponents(*p);
+#pragma GCC unroll 2
+  for (ptrdiff_t j = 0; j < 4; j += 2) {
+    const Bf12Row::Group group(p + 1 + j * Bf12Row::kBlockBytes);
+    fuse<R, T>(x + j * kLaneBlockCols, x_stride, r, group.first(table), sum);
+    fuse<R, T>(x + (j + 1) * kLaneBlockCols, x_stride, r, group.second(table), sum);
+  }
+}
+
+template <int R, int T>
+inline void fuse_fours(const Bf12Row* rows, const Step& s, Sums<R, T>& sum) {
+  const float* x = s.x;
+  const ptrdiff_t fours = s.blocks / 4;
+  for (ptrdiff_t four = 0; four < fours; ++four, x += ptrdiff_t{4} * kLaneBlockCols) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      if (s.rows_ahead != 0) {
+        const char* next = reinterpret_cast<const char*>(rows[r].data) + s.rows_ahead;
+        for (ptrdiff_t line = 0; line < Bf12Row::kFullBytes; line += 64) {
+          _mm_prefetch(next + four * Bf12Row::kFullBytes + line, _MM_HINT_T1);
+        }
+      }
+      fuse_four<R, T>(rows[r], four, x, s.x_stride, r, sum);
+    }
+    if (s.x_ahead != 0) {
+      for (int j = 0; j < 4; ++j) {
+        prefetch_tokens<T>(x + s.x_ahead + j * kLaneBlockCols, s.x_stride);
+      }
+    }
+  }
+  fuse_blocks<Bf12Row, R, T>(rows, s, fours * 4, sum);
+}
+
 template <class Row, int R, int T>
 void register_tile(const Row* rows, const Step& s) {
   Sums<R, T> sum;
@@ -166,14 +307,13 @@ void register_tile(const Row* rows, const Step& s) {
 #pragma GCC unroll 6
     for (int t = 0; t < T; ++t) sum[r][t] = _mm512_setzero_ps();
   }
-  const float* x = s.x;
-  for (ptrdiff_t b = 0; b < s.blocks; ++b, x += kLaneBlockCols) {
-    if (s.rows_ahead != 0) prefetch_rows<Row, R>(rows, b, s.rows_ahead);
-    if (s.x_ahead != 0) prefetch_tokens<T>(x + s.x_ahead, s.x_stride);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) fuse<R, T>(x, s.x_stride, r, rows[r].block(b), sum);
+  if constexpr (__is_same(Row, Bf12Row)) {
+    fuse_fours<R, T>(rows, s, sum);
+  } else {
+    fuse_blocks<Row, R, T>(rows, s, 0, sum);
   }
   if (s.rest != 0) {
+    const float* x = s.x + s.blocks * kLaneBlockCols;
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       fuse<R, T>(x, s.x_stride, r, rows[r].part(s.blocks, s.rest), sum);
@@ -248,7 +388,7 @@ void multiply_rows(const Product& p, int32_t row, int32_t end, int32_t t, int32_
     const auto at = [&](int32_t i) { return Row(p.w, smaller(r + i, end - 1)); };
     const Row rows[8] = {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)};
     // Rows come from memory for the first tokens only, and the next tokens once per row block.
-    s.rows_ahead = t == 0 && r + step < p.row_end ? step * s.blocks * Row::kBlockBytes : 0;
+    s.rows_ahead = t == 0 && r + step < p.row_end ? Row(p.w, r + step).data - rows[0].data : 0;
     s.x_ahead = r == row ? x_ahead : 0;
     s.y = p.y + t * p.ldy + (r - p.row_begin);
     s.y_rows = static_cast<__mmask8>(lanes_below(end - r));
@@ -347,6 +487,7 @@ void set_avx512_matmul(Kernels* table) {
   set_matmul<Bf16Row>(WeightFormat::bf16, table);
   set_matmul<Int8Row>(WeightFormat::int8_rows, table);
   set_matmul<Mxfp4Row>(WeightFormat::mxfp4, table);
+  set_matmul<Bf12Row>(WeightFormat::bf12, table);
 }
 
 }  // namespace penstock

@@ -65,6 +65,42 @@ struct Ops {
 
 using Steps = MathSteps<Ops>;
 
+uint32_t load_word(const unsigned char* p) {
+  return p[0] | static_cast<uint32_t>(p[1]) << 8;
+}
+
+// Column c of a raw block of `pieces` 32s, as bf16; its index and data begin at p.
+uint32_t bf12_raw(const WeightMatrix& w, const unsigned char* p, int32_t pieces, int32_t c) {
+  const int32_t in_place = bf12_pieces_in_place(pieces);
+  const int32_t piece = c / kBf12PieceCols;
+  if (piece < in_place) return load_word(p + 4 + c * 2);
+  const uint64_t first = load_word(p) | static_cast<uint64_t>(load_word(p + 2)) << 16;
+  const uint64_t index = first + static_cast<uint64_t>(piece - in_place);
+  if (index >= w.pieces) return 0x7FC0;
+  return load_word(w.scales + index * kBf12PieceBytes + c % kBf12PieceCols * 2);
+}
+
+// Column c of a row, as bf16.
+uint32_t bf12_weight(const WeightMatrix& w, const unsigned char* row, int32_t c) {
+  const int32_t first = c / kBf12BlockCols * kBf12BlockCols;
+  const int32_t pieces_left = (w.cols - first + kBf12PieceCols - 1) / kBf12PieceCols;
+  const int32_t pieces = pieces_left < 4 ? pieces_left : 4;
+  const unsigned char* block = row + row_data_bytes(WeightFormat::bf12, first);
+  const uint32_t base = block[0];
+  if (base == kBf12Raw) return bf12_raw(w, block + 1, pieces, c - first);
+  const int32_t group = (c - first) / 64;
+  const int32_t half = pieces - group * 2 >= 2 ? 32 : 16;
+  const int32_t in_half = (c - first) % 64 % half;
+  const bool upper = (c - first) % 64 >= half;
+  const unsigned char* codes = block + 1 + group * 96;
+  const uint32_t code = (codes[in_half] >> (upper ? 4 : 0)) & 15U;
+  const unsigned char* word = codes + half + in_half * 2;
+  const uint32_t sign_and_mantissa =
+      upper ? word[1] | static_cast<uint32_t>(word[0]) << 8 : load_word(word);
+  const uint32_t exponent = code == 0 ? 0 : base - 15 + code;
+  return (sign_and_mantissa & 0x807FU) | exponent << 7;
+}
+
 // One weight; int8_rows without its row scale. All conversions are exact.
 float weight(const WeightMatrix& w, int32_t r, int32_t c) {
   const size_t row = static_cast<size_t>(r);
@@ -85,6 +121,7 @@ float weight(const WeightMatrix& w, int32_t r, int32_t c) {
       const float magnitude = kMxfp4Magnitudes[code & 7U];
       return (code < 8 ? magnitude : -magnitude) * scale;
     }
+    case WeightFormat::bf12: return float_of(bf12_weight(w, data, c) << 16);
   }
   return 0.0F;
 }

@@ -14,8 +14,8 @@ namespace penstock {
 namespace {
 
 constexpr WeightFormat kFormats[] = {WeightFormat::f32, WeightFormat::bf16, WeightFormat::int8_rows,
-                                     WeightFormat::mxfp4};
-constexpr const char* kFormatNames[] = {"f32", "bf16", "int8_rows", "mxfp4"};
+                                     WeightFormat::mxfp4, WeightFormat::bf12};
+constexpr const char* kFormatNames[] = {"f32", "bf16", "int8_rows", "mxfp4", "bf12"};
 
 struct Shape {
   std::int32_t rows;

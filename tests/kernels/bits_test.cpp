@@ -107,6 +107,7 @@ TEST_P(Bits, AreTheSameInEveryBuild) {
       {"bf16", hash_products(k, WeightFormat::bf16), 0xB9D3956712602F41},
       {"int8_rows", hash_products(k, WeightFormat::int8_rows), 0xA00E992CC8CD169B},
       {"mxfp4", hash_products(k, WeightFormat::mxfp4), 0xCAC02D69E83FF8B0},
+      {"bf12", hash_products(k, WeightFormat::bf12), 0xACCC9E4EAB2381C4},
       {"exp", hash_elementwise(k.exp), 0xBEBD1179BC5D2EA6},
       {"tanh", hash_elementwise(k.tanh), 0xD9204C4AE0E4B519},
       {"sigmoid", hash_elementwise(k.sigmoid), 0xF74BE8266199492B},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/kernels/kernel_cases.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -15,6 +16,8 @@ void PrintTo(const Kernels* table, std::ostream* out) {
 
 }  // namespace penstock
 
+#include "engine/weights/bf12.h"
+
 namespace penstock::test {
 
 std::vector<const Kernels*> all_tables() {
@@ -27,7 +30,7 @@ std::string table_name(const testing::TestParamInfo<const Kernels*>& info) {
 }
 
 const char* format_name(WeightFormat format) {
-  constexpr const char* kNames[] = {"f32", "bf16", "int8_rows", "mxfp4"};
+  constexpr const char* kNames[] = {"f32", "bf16", "int8_rows", "mxfp4", "bf12"};
   return kNames[static_cast<int>(format)];
 }
 
@@ -99,10 +102,60 @@ void fill_data(WeightFormat format, std::span<unsigned char> out, Random* random
   for (unsigned char& byte : out) byte = static_cast<unsigned char>(random->bits());
 }
 
+// In some blocks of 128 columns some values become tiny (the block is raw then), zero, subnormal.
+void vary_exponents(const TestMatrix& bf16, Random* random) {
+  const auto cols = static_cast<std::size_t>(bf16.view.cols);
+  for (std::size_t i = 0; i < bf16.data.size_bytes() / 2; ++i) {
+    const std::size_t block = i / cols * 31 + i % cols / 128;
+    const std::uint64_t bits = random->bits();
+    if (bits % 8 != 0) continue;
+    std::uint16_t value = static_cast<std::uint16_t>(bits >> 32 & 0x8000U);
+    if (block % 3 == 0) value |= static_cast<std::uint16_t>(bits >> 40 & 0x7FU);
+    if (block % 4 == 1) value |= static_cast<std::uint16_t>(bits >> 40 & 0x3FFFU);
+    std::memcpy(bf16.data.data() + i * 2, &value, sizeof value);
+  }
+}
+
 }  // namespace
+
+TestMatrix encoded_bf12(const WeightMatrix& bf16, std::size_t slack_bytes) {
+  const auto rows = static_cast<std::size_t>(bf16.rows);
+  const auto cols = static_cast<std::size_t>(bf16.cols);
+  const std::size_t row_bytes = row_data_bytes(WeightFormat::bf12, bf16.cols);
+  TestMatrix m{GuardBuffer(rows * row_bytes + slack_bytes), {}, {}};
+  Bf12Pieces pieces;
+  std::vector<std::uint16_t> row(cols);
+  for (std::size_t r = 0; r < rows; ++r) {
+    std::memcpy(row.data(), bf16.data + r * cols * 2, cols * 2);
+    EXPECT_EQ(encode_bf12_row(row, m.data.data() + r * row_bytes, pieces), -1);
+  }
+  m.scales = GuardBuffer(pieces.bytes.size() + slack_bytes);
+  std::copy(pieces.bytes.begin(), pieces.bytes.end(), m.scales.data());
+  m.view = {m.data.data(), m.scales.data(), bf16.rows, bf16.cols, WeightFormat::bf12};
+  m.view.pieces = static_cast<std::uint32_t>(pieces.bytes.size() / kBf12PieceBytes);
+  return m;
+}
+
+TestMatrix decoded_bf16(const WeightMatrix& bf12) {
+  const auto rows = static_cast<std::size_t>(bf12.rows);
+  const auto cols = static_cast<std::size_t>(bf12.cols);
+  TestMatrix m{GuardBuffer(rows * cols * 2), {}, {}};
+  for (std::size_t r = 0; r < rows; ++r) {
+    decode_bf12_row(bf12, static_cast<std::int32_t>(r),
+                    m.data.as<std::uint16_t>().subspan(r * cols, cols));
+  }
+  m.view = {m.data.data(), nullptr, bf12.rows, bf12.cols, WeightFormat::bf16};
+  return m;
+}
 
 TestMatrix random_matrix(WeightFormat format, std::int32_t rows, std::int32_t cols,
                          std::uint64_t seed, std::size_t slack_bytes) {
+  if (format == WeightFormat::bf12) {
+    const TestMatrix bf16 = random_matrix(WeightFormat::bf16, rows, cols, seed);
+    Random random(seed);
+    vary_exponents(bf16, &random);
+    return encoded_bf12(bf16.view, slack_bytes);
+  }
   const auto count = static_cast<std::size_t>(rows);
   const std::size_t data_bytes = count * row_data_bytes(format, cols);
   const std::size_t scale_bytes = count * row_scale_bytes(format, cols);
@@ -129,6 +182,15 @@ double weight_value(const WeightMatrix& w, std::int32_t r, std::int32_t c) {
     return std::bit_cast<float>(bits);
   }
   if (w.format == WeightFormat::int8_rows) return static_cast<signed char>(data[col]);
+  if (w.format == WeightFormat::bf12) {
+    WeightMatrix block = w;  // a matrix of one row
+    const std::size_t first = col / 128 * 128;
+    block.data = data + row_data_bytes(w.format, static_cast<std::int32_t>(first));
+    block.cols = std::min(w.cols - static_cast<std::int32_t>(first), 128);
+    std::vector<std::uint16_t> bits(static_cast<std::size_t>(block.cols));
+    decode_bf12_row(block, 0, bits);
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits[col - first]) << 16);
+  }
   constexpr double kCodes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
   const unsigned char pair = data[col / 2];
   const double code = kCodes[col % 2 == 0 ? pair % 16 : pair / 16];

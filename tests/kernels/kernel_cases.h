@@ -27,8 +27,10 @@ void PrintTo(const Kernels* table, std::ostream* out);
 namespace penstock::test {
 
 inline constexpr WeightFormat kFormats[] = {WeightFormat::f32, WeightFormat::bf16,
-                                            WeightFormat::int8_rows, WeightFormat::mxfp4};
-inline constexpr std::int32_t kCols[] = {1, 31, 32, 33, 48, 96, 100, 256, 512, 544, 1000, 1056};
+                                            WeightFormat::int8_rows, WeightFormat::mxfp4,
+                                            WeightFormat::bf12};
+inline constexpr std::int32_t kCols[] = {1,   31,  32,  33,  48,  64,  96,   100, 128,
+                                         192, 256, 288, 480, 512, 544, 1000, 1056};
 
 // Every test runs once per table of this machine:
 //   using Subject = TableTest;
@@ -64,7 +66,8 @@ GuardBuffer zero_floats(std::size_t count);
 float* floats(const GuardBuffer& buffer);
 
 // A random matrix. `slack_bytes` lie between its data and scales and their guard pages, so that an
-// odd number puts both at odd addresses. mxfp4 scales include denormal ones.
+// odd number puts both at odd addresses. mxfp4 scales include denormal ones, bf12 has raw
+// blocks, zeros and subnormals.
 struct TestMatrix {
   GuardBuffer data;
   GuardBuffer scales;
@@ -72,6 +75,11 @@ struct TestMatrix {
 };
 TestMatrix random_matrix(WeightFormat format, std::int32_t rows, std::int32_t cols,
                          std::uint64_t seed, std::size_t slack_bytes = 0);
+
+// A bf12 matrix in bf16.
+TestMatrix decoded_bf16(const WeightMatrix& bf12);
+// The same values in bf12; `bf16` is of that format.
+TestMatrix encoded_bf12(const WeightMatrix& bf16, std::size_t slack_bytes = 0);
 
 // The exact values, row scales included or (integers of int8_rows) not.
 double weight_value(const WeightMatrix& w, std::int32_t r, std::int32_t c);

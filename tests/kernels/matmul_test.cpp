@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "tests/kernels/kernel_cases.h"
 
@@ -158,6 +160,65 @@ TEST_P(Matmul, EqualsF32OfTheDequantisedMatrix) {
         EXPECT_TRUE(same_bits(multiply(table(), m.view, 0, kRows, x.as<float>(), tokens), want));
       }
     }
+  }
+}
+
+// The rows [begin, end) of a bf12 matrix as one of their own: the pieces stay those of all rows.
+WeightMatrix rows_of(const WeightMatrix& w, std::int32_t begin, std::int32_t end) {
+  WeightMatrix part = w;
+  part.data += static_cast<std::size_t>(begin) * row_data_bytes(w.format, w.cols);
+  part.rows = end - begin;
+  return part;
+}
+
+TEST_P(Matmul, GivesBf12TheBitsOfBf16) {
+  for (const std::int32_t cols : {100, 192, 384, 1056}) {
+    const TestMatrix m = random_matrix(WeightFormat::bf12, kRows, cols, 25);
+    const TestMatrix bf16 = decoded_bf16(m.view);
+    for (const std::int32_t tokens : {1, 2, 3, 8, 17, 64, 513}) {
+      SCOPED_TRACE(testing::Message() << "cols " << cols << " tokens " << tokens);
+      const GuardBuffer x = random_floats(elements(tokens, cols), 26);
+      EXPECT_TRUE(same_bits(multiply(table(), m.view, 0, kRows, x.as<float>(), tokens),
+                            multiply(table(), bf16.view, 0, kRows, x.as<float>(), tokens)));
+      EXPECT_TRUE(same_bits(multiply(table(), rows_of(m.view, 5, 18), 1, 13, x.as<float>(), tokens),
+                            multiply(table(), bf16.view, 6, 18, x.as<float>(), tokens)));
+    }
+  }
+}
+
+// Every finite bf16, in blocks of like and of unlike exponents, read out through unit vectors.
+TEST_P(Matmul, DecodesEveryBf12Value) {
+  constexpr std::int32_t kRowsOfAll = 65536 / kBf12BlockCols;
+  for (const std::uint32_t step : {1U, 509U}) {
+    const GuardBuffer all(std::size_t{65536} * 2);
+    for (std::uint32_t i = 0; i < 65536; ++i) {
+      const auto bits = static_cast<std::uint16_t>(i * step);
+      all.as<std::uint16_t>()[i] = (bits & 0x7F80U) == 0x7F80U ? 0 : bits;
+    }
+    const TestMatrix m =
+        encoded_bf12({all.data(), nullptr, kRowsOfAll, kBf12BlockCols, WeightFormat::bf16});
+    EXPECT_EQ(m.view.pieces != 0, step != 1);
+    const GuardBuffer x = zero_floats(elements(kBf12BlockCols, kBf12BlockCols));
+    for (std::size_t c = 0; c < kBf12BlockCols; ++c) x.as<float>()[c * kBf12BlockCols + c] = 1;
+    const std::vector<float> y =
+        multiply(table(), m.view, 0, kRowsOfAll, x.as<float>(), kBf12BlockCols);
+    for (std::size_t i = 0; i < 65536; ++i) {
+      const float want =
+          std::bit_cast<float>(static_cast<std::uint32_t>(all.as<std::uint16_t>()[i]) << 16);
+      ASSERT_EQ(y[i % kBf12BlockCols * kRowsOfAll + i / kBf12BlockCols], want) << "bits of " << i;
+    }
+  }
+}
+
+// A damaged index must neither crash nor look like a number.
+TEST_P(Matmul, ReadsAMissingBf12PieceAsNan) {
+  TestMatrix m = random_matrix(WeightFormat::bf12, 1, kBf12BlockCols, 27);
+  m.data.data()[0] = kBf12Raw;
+  const GuardBuffer x = random_floats(kBf12BlockCols, 28, 0.5F, 1);
+  for (const std::uint32_t index : {0U, 7U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
+    std::memcpy(m.data.data() + 1, &index, sizeof index);
+    m.view.pieces = index % 16;  // one more would do for some of the block
+    EXPECT_TRUE(std::isnan(multiply(table(), m.view, 0, 1, x.as<float>(), 1)[0])) << index;
   }
 }
 
