@@ -28,6 +28,13 @@ class ByteSource {
   // bypass the page cache, or -1: then read() is the only way.
   virtual int direct_fd() const = 0;
   virtual std::size_t direct_unit() const { return kPageBytes; }  // a divisor of kPageBytes
+
+  // Which drive holds it: reads of different drives do not wait for one another.
+  virtual std::uint64_t drive() const { return 0; }
+
+  // The same bytes on several drives (mirrored_source.h); a plain source is its one replica.
+  virtual std::size_t replica_count() const { return 1; }
+  virtual const ByteSource& replica(std::size_t /*i*/) const { return *this; }
 };
 
 // Opens a file for reading. Direct I/O is proven by a real transfer first; where the file system

@@ -131,12 +131,14 @@ class LocalFile final : public ByteSource {
   }
   int direct_fd() const override { return direct_fd_.get(); }
   std::size_t direct_unit() const override { return direct_unit_; }
+  std::uint64_t drive() const override { return drive_; }
 
  private:
   void prepare_direct(const std::string& path, std::string* direct_refused);
 
   std::string name_;
   std::uint64_t size_ = 0;
+  std::uint64_t drive_ = 0;
   Descriptor fd_{-1};
   Descriptor direct_fd_{-1};
   std::size_t direct_unit_ = kPageBytes;
@@ -155,6 +157,7 @@ LocalFile::LocalFile(const std::string& path, std::string* direct_refused)
   if (S_ISDIR(info.st_mode)) fail("it is a directory, expected a file");
   if (!S_ISREG(info.st_mode)) fail("it is not a regular file");
   size_ = static_cast<std::uint64_t>(info.st_size);
+  drive_ = static_cast<std::uint64_t>(info.st_dev);
   prepare_direct(path, direct_refused);
 }
 

@@ -10,10 +10,11 @@ namespace {
 
 class PreadBackend final : public ReadBackend {
  public:
-  explicit PreadBackend(int depth) : readers_(depth, [this] { wake(); }) {}
+  explicit PreadBackend(int pieces) : readers_(pieces, [this] { wake(); }) {}
 
   const char* name() const noexcept override { return "pread"; }
   void start(const ReadPiece& piece) noexcept override { readers_.start(piece); }
+  void make_room(int pieces) noexcept override { readers_.make_room(pieces); }
   void reap(std::vector<ReadCompletion>& done) noexcept override;
   void wake() noexcept override;
 
@@ -41,8 +42,8 @@ void PreadBackend::wake() noexcept {
 
 }  // namespace
 
-std::unique_ptr<ReadBackend> make_pread_backend(int depth) {
-  return std::make_unique<PreadBackend>(depth);
+std::unique_ptr<ReadBackend> make_pread_backend(int pieces) {
+  return std::make_unique<PreadBackend>(pieces);
 }
 
 }  // namespace penstock

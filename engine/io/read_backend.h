@@ -14,6 +14,18 @@
 
 namespace penstock {
 
+struct ScheduledRead;
+
+// What the queue knows of a piece; a back end hands it back unchanged.
+struct PieceTag {
+  ScheduledRead* read = nullptr;
+  const ByteSource* whole = nullptr;  // the op's source, of which the piece's is a replica
+  std::size_t lane = 0;               // of ReadSchedule
+  std::size_t replica = 0;
+  bool wants_direct = false;
+  int failures = 0;
+};
+
 // One transfer. Direct: offset, bytes and memory are multiples of the source's direct_unit() and
 // the file may end within the piece, but not within its first `needed` bytes. Else bytes == needed.
 struct ReadPiece {
@@ -23,8 +35,7 @@ struct ReadPiece {
   std::size_t needed = 0;
   std::byte* memory = nullptr;
   bool direct = false;  // through source->direct_fd(), else through source->read()
-  int failures = 0;     // the queue's own, as is `owner`: a back end hands both back unchanged
-  void* owner = nullptr;
+  PieceTag tag{};
 };
 
 struct ReadCompletion {
@@ -38,20 +49,23 @@ class ReadBackend {
   virtual const char* name() const noexcept = 0;
   // Starts a transfer and does not wait. Throws nothing: a failure is a completion.
   virtual void start(const ReadPiece& piece) noexcept = 0;
+  // From now on at most `pieces` may be in flight. Fewer threads than that must do if the system
+  // gives no more.
+  virtual void make_room(int pieces) noexcept = 0;
   // Waits until a piece has completed or wake() was called since the last reap, then appends the
   // completed pieces to `done`, which has room for all that are in flight.
   virtual void reap(std::vector<ReadCompletion>& done) noexcept = 0;
   virtual void wake() noexcept = 0;  // any thread
 };
 
-// Both: at most `depth` pieces may be in flight. Throw Error(memory) when the system gives no
+// Both begin with room for `pieces` in flight. Throw Error(memory) when the system gives no
 // threads.
 
 // Reader threads for all pieces.
-std::unique_ptr<ReadBackend> make_pread_backend(int depth);
+std::unique_ptr<ReadBackend> make_pread_backend(int pieces);
 
 // io_uring for direct pieces, reader threads for the others. Null when the kernel, or this build,
 // has no io_uring for us; `refused` says why.
-std::unique_ptr<ReadBackend> make_uring_backend(int depth, std::string& refused);
+std::unique_ptr<ReadBackend> make_uring_backend(int pieces, std::string& refused);
 
 }  // namespace penstock

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one way to the drive. Reads are cut into pieces and started by priority, oldest first, at
-// most `depth` at a time, by one I/O thread that never waits for the engine. Failed pieces are
-// retried. One owner thread: submit, wait, cancel and the destructor belong to the engine thread.
+// The one way to the drives. Reads are cut into pieces and started by priority, oldest first, at
+// most `depth` at a time on each drive, by one I/O thread that never waits for the engine. Of a
+// mirrored source, each piece goes to the drive with the fewest bytes in flight. Failed pieces are
+// retried, elsewhere if there is a copy. One owner thread: submit, wait, cancel, set_pieces and the
+// destructor belong to the engine thread.
 #pragma once
 
 #include <array>
@@ -43,7 +45,7 @@ enum class ReadBackendChoice : std::uint8_t {
 };
 
 struct ReadQueueOptions {
-  int depth = 4;                         // pieces in flight
+  int depth = 4;                         // pieces in flight on one drive
   std::size_t piece_bytes = 4UL << 20U;  // a multiple of kPageBytes
   int retries = 2;                       // of a failed piece, before its read fails
   ReadBackendChoice backend = ReadBackendChoice::automatic;
@@ -51,7 +53,7 @@ struct ReadQueueOptions {
 
 // Sums since the queue was made.
 struct ReadQueueStats {
-  std::uint64_t drive_bytes = 0;  // asked of the drive, widening and retries included
+  std::uint64_t drive_bytes = 0;  // asked of the drives, widening and retries included
   std::array<std::uint64_t, kReadPriorities> priority_bytes{};  // of drive_bytes, by priority
   std::uint64_t pieces = 0;                                     // started, retries included
   std::uint64_t retries = 0;
@@ -66,6 +68,9 @@ class ReadQueue {
   ~ReadQueue();  // cancels what is left and waits for the pieces that were started
   ReadQueue(const ReadQueue&) = delete;
   ReadQueue& operator=(const ReadQueue&) = delete;
+
+  // Other options, while no read is live. Throws Error(usage) when they are out of range.
+  void set_pieces(int depth, std::size_t piece_bytes);
 
   // Starts reading all of `ops` (at least one) as one read. Every id is retired by one wait().
   ReadId submit(std::span<const ReadOp> ops, ReadPriority priority);

@@ -36,19 +36,34 @@ std::string read_piece(const ReadPiece& piece) noexcept {
 
 ReaderThreads::ReaderThreads(int count, std::function<void()> completed)
     : completed_(std::move(completed)) {
+  try {
+    grow(count);
+  } catch (const std::system_error& e) {
+    stop();
+    throw Error(ErrorCode::memory, "reader thread " + std::to_string(readers_.size() + 1) + " of " +
+                                       std::to_string(count) +
+                                       " cannot start: " + e.code().message());
+  }
+}
+
+void ReaderThreads::make_room(int count) noexcept {
+  try {
+    grow(count);
+  } catch (const std::system_error&) {
+    // Those that run do it as well.
+  }
+}
+
+void ReaderThreads::grow(int count) {
   const auto threads = static_cast<std::size_t>(count);
-  started_.reserve(threads);
-  done_.reserve(threads);
+  {
+    const std::lock_guard lock(mutex_);
+    started_.reserve(threads);
+    done_.reserve(threads);
+  }
   readers_.reserve(threads);
-  for (std::size_t i = 0; i < threads; ++i) {
-    try {
-      readers_.emplace_back([this] { read_pieces(); });
-    } catch (const std::system_error& e) {
-      stop();
-      throw Error(ErrorCode::memory, "reader thread " + std::to_string(i + 1) + " of " +
-                                         std::to_string(count) +
-                                         " cannot start: " + e.code().message());
-    }
+  while (readers_.size() < threads) {
+    readers_.emplace_back([this] { read_pieces(); });
   }
 }
 

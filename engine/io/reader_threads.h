@@ -15,7 +15,7 @@ namespace penstock {
 
 class ReaderThreads {
  public:
-  // `count` threads; at most as many pieces may be in flight. A thread calls `completed`, which
+  // `count` threads, for as many pieces in flight. A thread calls `completed`, which
   // must not throw, once a piece of it can be collected. Throws Error(memory) when the system
   // gives no more threads.
   ReaderThreads(int count, std::function<void()> completed);
@@ -23,18 +23,21 @@ class ReaderThreads {
   ReaderThreads(const ReaderThreads&) = delete;
   ReaderThreads& operator=(const ReaderThreads&) = delete;
 
+  // At least `count` threads, or as many as the system gives.
+  void make_room(int count) noexcept;
   void start(const ReadPiece& piece) noexcept;
   // Appends the pieces that have completed to `done`; does not wait.
   void collect(std::vector<ReadCompletion>& done) noexcept;
 
  private:
+  void grow(int count);
   void read_pieces() noexcept;
   void stop() noexcept;
 
   const std::function<void()> completed_;
   std::mutex mutex_;
   std::condition_variable started_cv_;  // readers: a piece waits, or quit
-  // At most `count` long each and reserved for it: nothing is allocated per piece.
+  // At most as long as pieces are in flight, and reserved: nothing is allocated per piece.
   std::vector<ReadPiece> started_;
   std::vector<ReadCompletion> done_;
   bool quit_ = false;

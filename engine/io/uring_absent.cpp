@@ -5,7 +5,7 @@
 
 namespace penstock {
 
-std::unique_ptr<ReadBackend> make_uring_backend(int /*depth*/, std::string& refused) {
+std::unique_ptr<ReadBackend> make_uring_backend(int /*pieces*/, std::string& refused) {
   refused = "this program was built without it";
   return nullptr;
 }

@@ -32,10 +32,11 @@ class UringBackend final : public ReadBackend {
   UringBackend& operator=(const UringBackend&) = delete;
 
   // Once, before all else. Returns why the kernel refuses, empty when the ring works.
-  std::string open(int depth);
+  std::string open(int pieces);
 
   const char* name() const noexcept override { return "io_uring"; }
   void start(const ReadPiece& piece) noexcept override;
+  void make_room(int pieces) noexcept override;
   void reap(std::vector<ReadCompletion>& done) noexcept override;
   void wake() noexcept override;
 
@@ -45,6 +46,7 @@ class UringBackend final : public ReadBackend {
     std::size_t found = 0;
   };
   int open_ring();
+  void add_slots(int pieces);
   int prove_ring();
   bool submit() noexcept;
   void read_on(std::size_t slot) noexcept;
@@ -68,13 +70,24 @@ UringBackend::~UringBackend() {
   if (event_fd_ >= 0) close(event_fd_);
 }
 
-std::string UringBackend::open(int depth) {
+std::string UringBackend::open(int pieces) {
   const int error = open_ring();
   if (error != 0) return std::generic_category().message(error);
-  readers_.emplace(depth, [this] { wake(); });
-  transfers_.resize(static_cast<std::size_t>(depth));
-  for (std::size_t slot = transfers_.size(); slot > 0; --slot) free_slots_.push_back(slot - 1);
+  readers_.emplace(pieces, [this] { wake(); });
+  add_slots(pieces);
   return {};
+}
+
+void UringBackend::make_room(int pieces) noexcept {
+  readers_->make_room(pieces);
+  add_slots(pieces);
+}
+
+void UringBackend::add_slots(int pieces) {
+  const auto slots = static_cast<std::size_t>(pieces);
+  free_slots_.reserve(slots);
+  for (std::size_t slot = transfers_.size(); slot < slots; ++slot) free_slots_.push_back(slot);
+  transfers_.resize(std::max(transfers_.size(), slots));
 }
 
 // Returns 0 or the errno of the refusal.
@@ -193,9 +206,9 @@ void UringBackend::wake() noexcept {
 
 }  // namespace
 
-std::unique_ptr<ReadBackend> make_uring_backend(int depth, std::string& refused) {
+std::unique_ptr<ReadBackend> make_uring_backend(int pieces, std::string& refused) {
   auto backend = std::make_unique<UringBackend>();
-  refused = backend->open(depth);
+  refused = backend->open(pieces);
   if (!refused.empty()) return nullptr;
   return backend;
 }

@@ -9,12 +9,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/system_memory.h"
+#include "engine/io/mirrored_source.h"
 #include "engine/weights/safetensors.h"
 
 namespace penstock {
@@ -130,24 +132,38 @@ std::vector<ShardName> shards_of_index(const ByteSource& file) {
   return shards;
 }
 
-std::vector<ShardName> shards_of_folder(const std::string& model_dir) {
-  std::error_code error;
-  std::vector<ShardName> shards;
-  for (fs::directory_iterator it(model_dir, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().extension() == ".safetensors") {
-      shards.push_back({it->path().filename().string(), std::nullopt});
+std::string join(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::vector<ShardName> shards_of_folders(const std::vector<std::string>& model_dirs) {
+  std::set<std::string> files;
+  for (const std::string& dir : model_dirs) {
+    std::error_code error;
+    for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+      if (it->path().extension() == ".safetensors") files.insert(it->path().filename().string());
     }
+    if (error) throw Error(ErrorCode::model, dir + ": cannot be listed: " + error.message());
   }
-  if (error) {
-    throw Error(ErrorCode::model, model_dir + ": cannot be listed: " + error.message());
-  }
-  if (shards.empty()) {
+  if (files.empty()) {
     throw Error(ErrorCode::model,
-                model_dir + ": has neither " + kIndexFile + " nor a *.safetensors file");
+                join(model_dirs) + ": has neither " + kIndexFile + " nor a *.safetensors file");
   }
-  std::sort(shards.begin(), shards.end(),
-            [](const ShardName& a, const ShardName& b) { return a.file < b.file; });
+  std::vector<ShardName> shards;
+  for (const std::string& file : files) shards.push_back({file, std::nullopt});
   return shards;
+}
+
+std::vector<ShardName> list_shards(const std::vector<std::string>& model_dirs,
+                                   const SourceOpener& opener) {
+  for (const std::string& dir : model_dirs) {
+    const std::string path = (fs::path(dir) / kIndexFile).string();
+    std::error_code error;
+    if (fs::exists(path, error)) return shards_of_index(*opener(path));
+  }
+  return shards_of_folders(model_dirs);
 }
 
 // Takes a decimal without leading zeros from the front of `text`.
@@ -216,10 +232,34 @@ void add_tensor(const SafetensorsEntry& entry, std::uint32_t source, Shard& shar
   shard.expert_tensors.push_back(*expert);
 }
 
-void open_shard(const std::string& model_dir, const ShardName& name, std::uint32_t source,
-                const SourceOpener& opener, Shard& shard) {
+// The file in every folder that has it.
+std::unique_ptr<ByteSource> open_copies(const std::vector<std::string>& model_dirs,
+                                        const std::string& file, const SourceOpener& opener) {
+  if (model_dirs.size() == 1) return opener((fs::path(model_dirs.front()) / file).string());
+  std::vector<std::unique_ptr<ByteSource>> copies;
+  std::string first_path;
+  for (const std::string& dir : model_dirs) {
+    const std::string path = (fs::path(dir) / file).string();
+    std::error_code error;
+    if (!fs::exists(path, error)) continue;
+    copies.push_back(opener(path));
+    if (first_path.empty()) first_path = path;
+    if (copies.back()->size() != copies.front()->size()) {
+      throw Error(ErrorCode::model, path + ": has " + std::to_string(copies.back()->size()) +
+                                        " bytes, but " + first_path + " has " +
+                                        std::to_string(copies.front()->size()));
+    }
+  }
+  if (copies.empty()) {
+    throw Error(ErrorCode::model, file + ": is in none of the folders " + join(model_dirs));
+  }
+  return make_mirrored_source(std::move(copies));
+}
+
+void open_shard(const std::vector<std::string>& model_dirs, const ShardName& name,
+                std::uint32_t source, const SourceOpener& opener, Shard& shard) {
   try {
-    shard.source = opener((fs::path(model_dir) / name.file).string());
+    shard.source = open_copies(model_dirs, name.file, opener);
   } catch (const Error& error) {
     if (!name.tensors) throw;
     throw Error(error.code(), std::string(error.what()) + " (named by " + kIndexFile + ")");
@@ -236,8 +276,8 @@ void open_shard(const std::string& model_dir, const ShardName& name, std::uint32
 
 // Opens all shards with a few threads. The first one in order that fails decides the error: shards
 // are begun in order, and whoever begins one ends it.
-std::vector<Shard> open_shards(const std::string& model_dir, const std::vector<ShardName>& names,
-                               const SourceOpener& opener) {
+std::vector<Shard> open_shards(const std::vector<std::string>& model_dirs,
+                               const std::vector<ShardName>& names, const SourceOpener& opener) {
   std::vector<Shard> shards(names.size());
   std::atomic<std::size_t> next{0};
   std::atomic<bool> failed{false};
@@ -246,7 +286,7 @@ std::vector<Shard> open_shards(const std::string& model_dir, const std::vector<S
       const std::size_t i = next++;
       if (i >= names.size()) return;
       try {
-        open_shard(model_dir, names[i], static_cast<std::uint32_t>(i), opener, shards[i]);
+        open_shard(model_dirs, names[i], static_cast<std::uint32_t>(i), opener, shards[i]);
       } catch (...) {
         shards[i].error = std::current_exception();
         failed = true;
@@ -285,18 +325,19 @@ std::string expert_tensor_name(const ExpertTensor& tensor) {
 }
 
 TensorIndex TensorIndex::open(const std::string& model_dir, const SourceOpener& opener) {
-  const std::string index_path = (fs::path(model_dir) / kIndexFile).string();
-  std::error_code error;
-  const bool has_index = fs::exists(index_path, error);
-  const std::vector<ShardName> names =
-      has_index ? shards_of_index(*opener(index_path)) : shards_of_folder(model_dir);
+  return open(std::vector<std::string>{model_dir}, opener);
+}
+
+TensorIndex TensorIndex::open(const std::vector<std::string>& model_dirs,
+                              const SourceOpener& opener) {
+  const std::vector<ShardName> names = list_shards(model_dirs, opener);
 
   TensorIndex index;
   const auto fail_twice = [&](const std::string& name, std::uint32_t a, std::uint32_t b) {
     throw Error(ErrorCode::model, index.sources_[b]->name() + ": tensor " + name + " is in " +
                                       index.sources_[a]->name() + " too");
   };
-  std::vector<Shard> shards = open_shards(model_dir, names, opener);
+  std::vector<Shard> shards = open_shards(model_dirs, names, opener);
   std::size_t experts = 0;
   for (Shard& shard : shards) {
     index.sources_.push_back(std::move(shard.source));

@@ -64,6 +64,10 @@ class TensorIndex {
   // Opens every shard that model.safetensors.index.json names, or every *.safetensors file of the
   // folder when there is no index. Throws Error(model) naming file, tensor, expected and found.
   static TensorIndex open(const std::string& model_dir, const SourceOpener& opener);
+  // The same for a model whose files lie in several folders (at least one), on several drives say.
+  // The index file is the first that is found; a shard that lies in more than one folder, the same
+  // size in each, is read from all of them.
+  static TensorIndex open(const std::vector<std::string>& model_dirs, const SourceOpener& opener);
 
   // null when there is no such tensor; routed-expert tensors are not found by name.
   const TensorInfo* find(std::string_view name) const;

@@ -42,6 +42,8 @@ class FaultySource final : public ByteSource {
   std::uint64_t size() const override { return inner_->size(); }
   void read(std::uint64_t offset, std::span<std::byte> out) const override;
   int direct_fd() const override { return -1; }  // every read passes here
+  std::uint64_t drive() const override { return drive_; }
+  void set_drive(std::uint64_t drive) { drive_ = drive; }  // before it is read
 
   void inject(const FaultRule& rule);
   void clear_faults();                              // rules, delay and vanish
@@ -67,6 +69,7 @@ class FaultySource final : public ByteSource {
   void fail_if_due(std::uint64_t offset, std::span<std::byte> out) const;
 
   const std::unique_ptr<ByteSource> inner_;
+  std::uint64_t drive_ = inner_->drive();
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_cv_;
   mutable std::vector<Rule> rules_;

@@ -90,6 +90,68 @@ TEST(TensorIndex, NamesTheFirstMissingShardAndTheIndex) {
   }
 }
 
+TensorIndex open_dirs(const std::vector<std::string>& dirs) {
+  return TensorIndex::open(dirs, [](const std::string& path) { return open_source(path); });
+}
+
+std::string message_of_dirs(const std::vector<std::string>& dirs) {
+  try {
+    open_dirs(dirs);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::model);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(TensorIndex, TakesEachShardFromEveryFolderThatHasIt) {
+  for (const bool with_index : {false, true}) {
+    const TempDir first;
+    const TempDir second;
+    write_checkpoint(first.path(), two_shards(), with_index);
+    write_checkpoint(second.path(), two_shards(), false);
+    std::filesystem::remove(first.path("a.safetensors"));
+    for (const auto& dirs :
+         {std::vector{first.path(), second.path()}, std::vector{second.path(), first.path()}}) {
+      const TensorIndex index = open_dirs(dirs);
+      ASSERT_EQ(index.source_count(), 2U);
+      EXPECT_EQ(index.source(0).name(), "a.safetensors");
+      EXPECT_EQ(index.source(0).replica_count(), 1U);
+      EXPECT_EQ(index.source(1).name(), "b.safetensors");
+      EXPECT_EQ(index.source(1).replica_count(), 2U);
+      EXPECT_EQ(index.tensors().size(), 3U);
+      EXPECT_EQ(index.file_bytes(), open_dirs({second.path()}).file_bytes());
+    }
+  }
+}
+
+TEST(TensorIndex, RefusesCopiesThatDiffer) {
+  const TempDir first;
+  const TempDir second;
+  write_checkpoint(first.path(), two_shards());
+  write_checkpoint(second.path(), two_shards());
+  const std::uint64_t bytes = shard_bytes(two_shards()[1]).size();
+  std::filesystem::resize_file(second.path("b.safetensors"), bytes - 1);
+  EXPECT_EQ(message_of_dirs({first.path(), second.path()}),
+            second.path("b.safetensors") + ": has " + std::to_string(bytes - 1) + " bytes, but " +
+                first.path("b.safetensors") + " has " + std::to_string(bytes) +
+                " (named by model.safetensors.index.json)");
+}
+
+TEST(TensorIndex, NamesTheFoldersThatLackAShard) {
+  const TempDir first;
+  const TempDir second;
+  write_checkpoint(first.path(), two_shards());
+  std::filesystem::remove(first.path("b.safetensors"));
+  EXPECT_EQ(message_of_dirs({first.path(), second.path()}),
+            "b.safetensors: is in none of the folders " + first.path() + ", " + second.path() +
+                " (named by model.safetensors.index.json)");
+  const TempDir third;
+  EXPECT_EQ(message_of_dirs({second.path(), third.path()}),
+            second.path() + ", " + third.path() +
+                ": has neither model.safetensors.index.json nor a *.safetensors file");
+}
+
 TEST(TensorIndex, RefusesADamagedShard) {
   const TempDir dir;
   write_checkpoint(dir.path(), two_shards());
