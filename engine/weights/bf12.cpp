@@ -63,14 +63,14 @@ void encode_group(const std::uint16_t* columns, std::size_t half, std::int32_t b
 }
 
 void encode_raw(const Block& block, std::int32_t count, unsigned char* out, Bf12Pieces& pieces) {
-  const auto index = static_cast<std::uint32_t>(pieces.bytes.size() / kBf12PieceBytes);
+  const auto index =
+      pieces.first + static_cast<std::uint32_t>(pieces.bytes.size() / kBf12PieceBytes);
   const auto in_place = static_cast<std::size_t>(bf12_pieces_in_place(count)) * kBf12PieceBytes;
   const auto* bytes = reinterpret_cast<const unsigned char*>(block.data());
   const std::size_t all = static_cast<std::size_t>(count) * kBf12PieceBytes;
   std::memcpy(out, &index, sizeof index);
   std::memcpy(out + sizeof index, bytes, in_place);
   std::fill(out + sizeof index + in_place, out + count * 48, std::uint8_t{0});
-  pieces.index_places.push_back(out);
   pieces.bytes.insert(pieces.bytes.end(), bytes + in_place, bytes + all);
 }
 
@@ -92,16 +92,22 @@ void encode_block(const Block& block, Span span, std::int32_t count, unsigned ch
   }
 }
 
-void decode_raw(const WeightMatrix& w, const unsigned char* p, std::int32_t count, Block& block) {
-  std::uint32_t first = 0;
-  std::memcpy(&first, p, sizeof first);
+std::uint32_t raw_index(const unsigned char* p) {
+  std::uint32_t index = 0;
+  std::memcpy(&index, p, sizeof index);
+  return index;
+}
+
+void decode_raw(const WeightMatrix& w, const unsigned char* p, std::int32_t count,
+                std::uint32_t first_piece, Block& block) {
+  const std::uint32_t first = raw_index(p);
   const std::int32_t in_place = bf12_pieces_in_place(count);
   for (std::int32_t piece = 0; piece < count; ++piece) {
     std::uint16_t* to = block.data() + static_cast<std::ptrdiff_t>(piece) * kBf12PieceCols;
-    const std::int64_t index = std::int64_t{first} + piece - in_place;
+    const std::int64_t index = std::int64_t{first} - first_piece + piece - in_place;
     if (piece < in_place) {
       std::memcpy(to, p + sizeof first + piece * kBf12PieceBytes, kBf12PieceBytes);
-    } else if (index < std::int64_t{w.pieces}) {
+    } else if (index >= 0 && index < std::int64_t{w.pieces}) {
       std::memcpy(to, w.scales + index * kBf12PieceBytes, kBf12PieceBytes);
     } else {
       std::fill(to, to + kBf12PieceCols, kNan);
@@ -114,9 +120,10 @@ std::uint16_t decode_word(std::uint32_t sign_and_mantissa, std::uint32_t code, s
   return static_cast<std::uint16_t>((sign_and_mantissa & 0x807FU) | exponent << 7U);
 }
 
-void decode_block(const WeightMatrix& w, const unsigned char* p, std::int32_t count, Block& block) {
+void decode_block(const WeightMatrix& w, const unsigned char* p, std::int32_t count,
+                  std::uint32_t first_piece, Block& block) {
   const std::uint32_t base = *p++;
-  if (base == kBf12Raw) return decode_raw(w, p, count, block);
+  if (base == kBf12Raw) return decode_raw(w, p, count, first_piece, block);
   std::uint16_t* columns = block.data();
   for (; count > 0; count -= 2, columns += 64, p += 96) {
     const std::size_t half = count == 1 ? 16 : 32;
@@ -160,22 +167,26 @@ std::int32_t encode_bf12_row(std::span<const std::uint16_t> row, unsigned char* 
   return bad;
 }
 
-void renumber_bf12_pieces(const Bf12Pieces& pieces, std::uint32_t first) {
-  for (unsigned char* place : pieces.index_places) {
-    std::uint32_t index = 0;
-    std::memcpy(&index, place, sizeof index);
-    index += first;
-    std::memcpy(place, &index, sizeof index);
-  }
+Bf12PieceRange bf12_row_pieces(const unsigned char* row, std::int32_t cols) {
+  Bf12PieceRange range;
+  for_blocks(static_cast<std::size_t>(cols), [&](std::size_t, std::size_t, std::int32_t count) {
+    if (*row == kBf12Raw) {
+      if (range.count == 0) range.first = raw_index(row + 1);
+      range.count += static_cast<std::uint32_t>(count - bf12_pieces_in_place(count));
+    }
+    row += 1 + count * 48;
+  });
+  return range;
 }
 
-void decode_bf12_row(const WeightMatrix& w, std::int32_t r, std::span<std::uint16_t> out) {
+void decode_bf12_row(const WeightMatrix& w, std::int32_t r, std::span<std::uint16_t> out,
+                     std::uint32_t first_piece) {
   assert(w.format == WeightFormat::bf12 && out.size() == static_cast<std::size_t>(w.cols));
   const unsigned char* p =
       w.data + static_cast<std::size_t>(r) * row_data_bytes(WeightFormat::bf12, w.cols);
   for_blocks(out.size(), [&](std::size_t first, std::size_t columns, std::int32_t count) {
     Block block;
-    decode_block(w, p, count, block);
+    decode_block(w, p, count, first_piece, block);
     std::copy_n(block.begin(), columns, out.begin() + static_cast<std::ptrdiff_t>(first));
     p += 1 + count * 48;
   });

@@ -13,10 +13,10 @@
 
 namespace penstock {
 
-// The pieces of raw blocks, and where the index of the first piece of each such block stands.
+// The pieces of raw blocks, from one row of a matrix on.
 struct Bf12Pieces {
-  std::vector<unsigned char> bytes;          // [pieces][kBf12PieceBytes]
-  std::vector<unsigned char*> index_places;  // in the rows encoded
+  std::vector<unsigned char> bytes;  // [pieces][kBf12PieceBytes]
+  std::uint32_t first = 0;           // index in the matrix of the first of them
 };
 
 // Encodes `row` (bf16 bits) into `out`, row_data_bytes(bf12, row.size()) of them. What raw blocks
@@ -24,12 +24,16 @@ struct Bf12Pieces {
 std::int32_t encode_bf12_row(std::span<const std::uint16_t> row, unsigned char* out,
                              Bf12Pieces& pieces);
 
-// Adds `first` to the indices of all raw blocks: rows encoded by several threads have pieces of
-// their own, which then lie one after the other.
-void renumber_bf12_pieces(const Bf12Pieces& pieces, std::uint32_t first);
+// Which pieces an encoded row of `cols` columns wants.
+struct Bf12PieceRange {
+  std::uint32_t first = 0;  // 0 when there are none
+  std::uint32_t count = 0;
+};
+Bf12PieceRange bf12_row_pieces(const unsigned char* row, std::int32_t cols);
 
-// Row r of a bf12 matrix as bf16 bits, w.cols of them; columns of a piece that does not exist are
-// NaN.
-void decode_bf12_row(const WeightMatrix& w, std::int32_t r, std::span<std::uint16_t> out);
+// Row r of a bf12 matrix as bf16 bits, w.cols of them. w.scales begins at piece `first_piece`;
+// columns of a piece that is not there are NaN.
+void decode_bf12_row(const WeightMatrix& w, std::int32_t r, std::span<std::uint16_t> out,
+                     std::uint32_t first_piece = 0);
 
 }  // namespace penstock

@@ -100,22 +100,31 @@ TEST(Bf12, SaysWhichColumnIsNotFinite) {
   }
 }
 
-TEST(Bf12, RenumbersPiecesOfRowsEncodedApart) {
-  std::vector<std::uint16_t> values(std::size_t{2} * 256, bf16(0, 100, 3));
-  for (std::size_t i = 0; i < values.size(); i += 128) values[i] = bf16(0, 200, 9);
-  const Encoded whole = encode(values, 256);
-  const std::size_t row_bytes = row_data_bytes(WeightFormat::bf12, 256);
-  std::vector<unsigned char> out(2 * row_bytes);
-  std::vector<unsigned char> all;
-  for (std::size_t r = 0; r < 2; ++r) {
-    Bf12Pieces pieces;
-    encode_bf12_row(std::span(values).subspan(r * 256, 256), &out[r * row_bytes], pieces);
-    renumber_bf12_pieces(pieces, static_cast<std::uint32_t>(all.size() / kBf12PieceBytes));
-    all.insert(all.end(), pieces.bytes.begin(), pieces.bytes.end());
+TEST(Bf12, EncodesAndDecodesInParts) {
+  std::vector<std::uint16_t> values(std::size_t{3} * 288, bf16(0, 100, 3));
+  for (std::size_t i = 0; i < values.size(); i += 100) values[i] = bf16(0, 200, 9);
+  const Encoded whole = encode(values, 288);
+  const std::size_t row_bytes = row_data_bytes(WeightFormat::bf12, 288);
+  std::uint32_t next = 0;
+  for (std::int32_t r = 0; r < 3; ++r) {
+    const auto row = std::span(values).subspan(static_cast<std::size_t>(r) * 288, 288);
+    std::vector<unsigned char> out(row_bytes);
+    Bf12Pieces pieces{{}, next};
+    encode_bf12_row(row, out.data(), pieces);
+    const auto count = static_cast<std::uint32_t>(pieces.bytes.size() / kBf12PieceBytes);
+    const unsigned char* in_whole = whole.data.data() + static_cast<std::size_t>(r) * row_bytes;
+    EXPECT_EQ(std::memcmp(out.data(), in_whole, row_bytes), 0);
+    EXPECT_EQ(bf12_row_pieces(in_whole, 288).first, next);
+    EXPECT_EQ(bf12_row_pieces(in_whole, 288).count, count);
+    WeightMatrix part = whole.view;
+    part.scales = pieces.bytes.data();
+    part.pieces = count;
+    std::vector<std::uint16_t> back(288);
+    decode_bf12_row(part, r, back, next);
+    EXPECT_TRUE(std::equal(back.begin(), back.end(), row.begin()));
+    next += count;
   }
-  EXPECT_EQ(std::memcmp(out.data(), whole.data.data(), out.size()), 0);
-  ASSERT_EQ(all.size(), whole.scales.size_bytes());
-  EXPECT_EQ(std::memcmp(all.data(), whole.scales.data(), all.size()), 0);
+  EXPECT_EQ(next, whole.view.pieces);
 }
 
 TEST(Bf12, ReadsAMissingPieceAsNan) {
