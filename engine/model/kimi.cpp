@@ -12,20 +12,20 @@
 #include "engine/model/moe.h"
 
 namespace penstock {
+
 KimiParts::KimiParts(KimiFiles opened, const Kernels& table, int threads, const MemoryPlan& plan,
-                     const LoadHooks& hooks)
+                     const StopFlag* stop)
     : files(std::move(opened)),
       kernels(table),
       state_shape(files.config),
-      layers(read_layer_vectors(*files.index, files.config, kernels)),
+      layers(read_layer_vectors(*files.index, files.config, kernels, stop)),
       head(read_head_vectors(*files.index, files.config)),
       embedding(*files.index, files.config.prefix + "model.embed_tokens.weight", files.config.vocab,
                 files.config.hidden, kTileTokens),
       pool(threads),
       scratch(plan.scratch_bytes),
-      spine(*files.index, queue, files.units, hooks),
-      cache(*files.experts, queue, static_cast<std::int32_t>(plan.expert_slots)),
-      loaded_drive_bytes(queue.drive_bytes()) {}
+      spine(files.segments, queue, warmer, plan.spine_bytes),
+      cache(*files.experts, queue, static_cast<std::int32_t>(plan.expert_slots)) {}
 
 std::uint64_t scratch_bytes_fixed(const ModelConfig& config) {
   // One tile in its widest phase, beside the layer's input and output rows.
@@ -47,8 +47,8 @@ std::uint64_t scratch_bytes_per_token(const ModelConfig& config) {
 }
 
 KimiModel::KimiModel(KimiFiles files, const Kernels& kernels, int threads, const MemoryPlan& plan,
-                     std::int64_t max_context, const LoadHooks& hooks)
-    : parts_(std::move(files), kernels, threads, plan, hooks) {
+                     std::int64_t max_context, const StopFlag* stop)
+    : parts_(std::move(files), kernels, threads, plan, stop) {
   const ModelConfig& config = parts_.files.config;
   info_ = {.architecture = config.architecture,
            .layers = config.layers,
@@ -67,8 +67,15 @@ ModelStats KimiModel::stats() const {
   return {.expert_reads = experts.reads,
           .expert_hits = experts.hits,
           .expert_bytes = experts.bytes,
-          .spine_bytes = parts_.embedding.bytes_read(),
-          .drive_bytes = parts_.queue.drive_bytes() - parts_.loaded_drive_bytes};
+          .spine_bytes = parts_.spine.bytes_read() + parts_.embedding.bytes_read(),
+          .drive_bytes = parts_.queue.drive_bytes(),
+          .step_s = parts_.times.step_s,
+          .spine_wait_s = parts_.times.spine_wait_s,
+          .expert_wait_s = parts_.times.expert_wait_s,
+          .expert_compute_s = parts_.times.expert_compute_s,
+          .kda_s = parts_.times.kda_s,
+          .mla_s = parts_.times.mla_s,
+          .head_s = parts_.times.head_s};
 }
 
 std::unique_ptr<SequenceState> KimiModel::new_sequence() {

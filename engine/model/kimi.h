@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/base/buffer_warmer.h"
 #include "engine/base/thread_pool.h"
 #include "engine/io/read_queue.h"
 #include "engine/model/embedding.h"
@@ -21,6 +22,7 @@
 #include "engine/weights/expert_store.h"
 #include "engine/weights/memory_plan.h"
 #include "engine/weights/spine.h"
+#include "engine/weights/spine_segments.h"
 #include "engine/weights/tensor_index.h"
 
 namespace penstock {
@@ -30,14 +32,25 @@ struct KimiFiles {
   ModelConfig config;
   std::unique_ptr<const TensorIndex> index;
   std::unique_ptr<const ExpertStore> experts;
-  std::vector<SpineUnit> units;
+  KimiSpine spine;
+  std::vector<SpineSegment> segments;  // [units]
 };
 
-// Everything a sweep works with. The queue dies before the memory that its reads may still write
-// to.
+// Seconds of the engine thread, as in ModelStats.
+struct PhaseTimes {
+  double step_s = 0;
+  double spine_wait_s = 0;
+  double expert_wait_s = 0;
+  double expert_compute_s = 0;
+  double kda_s = 0;
+  double mla_s = 0;
+  double head_s = 0;
+};
+
+// Everything a sweep works with. Spine and cache end their reads before they die.
 struct KimiParts {
   KimiParts(KimiFiles opened, const Kernels& kernels, int threads, const MemoryPlan& plan,
-            const LoadHooks& hooks);
+            const StopFlag* stop);
 
   KimiFiles files;
   const Kernels& kernels;
@@ -47,10 +60,11 @@ struct KimiParts {
   EmbeddingTable embedding;
   ThreadPool pool;
   ReadQueue queue;
+  BufferWarmer warmer;
   Scratch scratch;
   SpineStore spine;
   ExpertCache cache;
-  std::uint64_t loaded_drive_bytes;  // asked of the drive before the first sweep
+  PhaseTimes times;
 };
 
 // Scratch of a sweep, in bytes: whatever its length, and per token.
@@ -63,7 +77,7 @@ std::unique_ptr<Sweep> begin_kimi_sweep(KimiParts& parts, std::vector<Slice> sli
 class KimiModel final : public Model {
  public:
   KimiModel(KimiFiles files, const Kernels& kernels, int threads, const MemoryPlan& plan,
-            std::int64_t max_context, const LoadHooks& hooks);
+            std::int64_t max_context, const StopFlag* stop);
 
   const ModelInfo& info() const override { return info_; }
   ModelStats stats() const override;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/timed.h"
 #include "engine/model/attn_res.h"
 #include "engine/model/kda.h"
 #include "engine/model/kimi.h"
@@ -55,18 +56,22 @@ class KimiSweep final : public Sweep {
 
   void embed(const Tile& tile);
   void run_layer(std::int32_t layer);
-  void attention(std::int32_t layer, const LayerMatrices& w);
-  void attention_tile(std::int32_t layer, const LayerMatrices& w, const Tile& tile, float* out);
-  void kda_tile(std::int32_t layer, const LayerMatrices& w, const Tile& tile, Rows* x, float* out);
-  void mla_tile(std::int32_t layer, const LayerMatrices& w, const Tile& tile, Rows* x, float* out);
+  SpineLease acquire(std::int32_t segment);
+  void attention(std::int32_t layer);
+  void attention_tile(std::int32_t layer, const SpineLease& lease, const Tile& tile, float* out);
+  void kda_tile(std::int32_t layer, const KdaMatrices& w, const Tile& tile, Rows* x, float* out);
+  void mla_tile(std::int32_t layer, const MlaMatrices& w, const Tile& tile, Rows* x, float* out);
   void advance_part(std::int32_t layer, const Part& part, const Tile& tile, const KdaTile& arrays);
-  void feed_forward(std::int32_t layer, const LayerMatrices& w);
-  void mixture(std::int32_t layer, const LayerMatrices& w);
+  void ffn_input(std::int32_t layer, const Tile& tile);
+  void dense(std::int32_t layer);
+  void mixture(std::int32_t layer);
   void shared_experts(const FfnMatrices& w, Rows* x, float* out);
-  void finish_mixture(std::int32_t layer, const LayerMatrices& w, const Tile& tile);
+  void finish_mixture(std::int32_t layer, const MoeMatrices& w, const Tile& tile);
   void mix(const std::vector<float>& res_weight, const Tile& tile, float* out) const;
   void output_head();
-  void head_rows(Part* part, std::int32_t begin, std::int32_t tokens, const LayerLease& lease);
+  void head_piece(const SpineLease& lease, const SpineMatrix& piece);
+  void head_rows(Part* part, std::int32_t begin, std::int32_t tokens, const WeightMatrix& w,
+                 std::int32_t first_row);
 
   // The rows of the sweep that are in both; begin >= end when there are none.
   static std::pair<std::int32_t, std::int32_t> overlap(const Part& part, const Tile& tile) {
@@ -129,6 +134,7 @@ KimiSweep::KimiSweep(KimiParts& parts, std::vector<Slice> slices, const SweepOpt
 
 bool KimiSweep::step() {
   if (steps_done_ == steps_total()) return false;
+  const Timed timed(&parts_.times.step_s);
   if (steps_done_ == 0) for_each_tile([&](const Tile& tile) { embed(tile); });
   if (steps_done_ < config_.layers) {
     run_layer(steps_done_);
@@ -149,15 +155,23 @@ void KimiSweep::embed(const Tile& tile) {
 }
 
 void KimiSweep::run_layer(std::int32_t layer) {
-  const LayerLease lease = parts_.spine.acquire(layer);
-  const LayerMatrices w = layer_matrices(config_, layer, lease);
-  attention(layer, w);
-  feed_forward(layer, w);
+  attention(layer);
+  for_each_tile([&](const Tile& tile) { ffn_input(layer, tile); });
+  if (config_.is_moe[size(layer)]) {
+    mixture(layer);
+  } else {
+    dense(layer);
+  }
   if (!want_layer_outputs_) return;
   for (Part& part : sweep_parts_) {
     const float* const last = row(residuals_.prefix, part.first_row + part.tokens - 1);
     part.layer_outputs.insert(part.layer_outputs.end(), last, last + config_.hidden);
   }
+}
+
+SpineLease KimiSweep::acquire(std::int32_t segment) {
+  const Timed timed(&parts_.times.spine_wait_s);
+  return parts_.spine.acquire(segment, ops_.stop);
 }
 
 // out [tile tokens][hidden] = what a sub-layer sees before its norm: the prefix, or its mix with
@@ -173,14 +187,17 @@ void KimiSweep::mix(const std::vector<float>& res_weight, const Tile& tile, floa
 
 // prefix += Attn(norm(mix)). At a block border the prefix is closed as a block and a new one begins
 // with the attention's output alone; the mix still sees the blocks from before.
-void KimiSweep::attention(std::int32_t layer, const LayerMatrices& w) {
+void KimiSweep::attention(std::int32_t layer) {
+  const SpineLease lease = acquire(parts_.files.spine.attention[size(layer)]);
+  const bool kda = config_.is_kda[size(layer)];
+  const Timed timed(kda ? &parts_.times.kda_s : &parts_.times.mla_s);
   const bool closes_block = config_.attn_res_block > 0 && layer % config_.attn_res_block == 0;
   float* const next = closes_block ? spare_rows_.back() : residuals_.prefix;
   for_each_tile([&](const Tile& tile) {
     const Scratch::Frame frame(parts_.scratch);
     const std::size_t floats = size(tile.tokens) * size(config_.hidden);
     float* const out = parts_.scratch.floats(floats);
-    attention_tile(layer, w, tile, out);
+    attention_tile(layer, lease, tile, out);
     float* const to = row(next, tile.begin);
     if (closes_block) {
       std::copy_n(out, floats, to);
@@ -194,7 +211,7 @@ void KimiSweep::attention(std::int32_t layer, const LayerMatrices& w) {
   spare_rows_.pop_back();
 }
 
-void KimiSweep::attention_tile(std::int32_t layer, const LayerMatrices& w, const Tile& tile,
+void KimiSweep::attention_tile(std::int32_t layer, const SpineLease& lease, const Tile& tile,
                                float* out) {
   const LayerVectors& vectors = parts_.layers[size(layer)];
   float* const input = parts_.scratch.floats(size(tile.tokens) * size(config_.hidden));
@@ -203,19 +220,19 @@ void KimiSweep::attention_tile(std::int32_t layer, const LayerMatrices& w, const
                 config_.hidden, config_.rms_norm_eps);
   Rows x{input, config_.hidden, tile.tokens, config_.hidden};
   if (config_.is_kda[size(layer)]) {
-    kda_tile(layer, w, tile, &x, out);
+    kda_tile(layer, kda_matrices(config_, lease), tile, &x, out);
   } else {
-    mla_tile(layer, w, tile, &x, out);
+    mla_tile(layer, mla_matrices(config_, lease), tile, &x, out);
   }
 }
 
-void KimiSweep::kda_tile(std::int32_t layer, const LayerMatrices& w, const Tile& tile, Rows* x,
+void KimiSweep::kda_tile(std::int32_t layer, const KdaMatrices& w, const Tile& tile, Rows* x,
                          float* out) {
   const KdaTile arrays = take_kda_tile(ops_, config_.kda, tile.tokens);
-  project_kda(ops_, config_.kda, w.kda, x, arrays);
+  project_kda(ops_, config_.kda, w, x, arrays);
   for (const Part& part : sweep_parts_) advance_part(layer, part, tile, arrays);
   Rows heads{arrays.out, config_.kda.width(), tile.tokens, config_.kda.width()};
-  ops_.matmul(w.kda.o_proj, &heads, out, config_.hidden);
+  ops_.matmul(w.o_proj, &heads, out, config_.hidden);
 }
 
 // Advances the KDA state of a part over its rows of the tile, from kept length to kept length.
@@ -247,7 +264,7 @@ void KimiSweep::advance_part(std::int32_t layer, const Part& part, const Tile& t
   advance_to(end);
 }
 
-void KimiSweep::mla_tile(std::int32_t layer, const LayerMatrices& w, const Tile& tile, Rows* x,
+void KimiSweep::mla_tile(std::int32_t layer, const MlaMatrices& w, const Tile& tile, Rows* x,
                          float* out) {
   std::vector<MlaSegment> segments;
   for (const Part& part : sweep_parts_) {
@@ -259,34 +276,42 @@ void KimiSweep::mla_tile(std::int32_t layer, const LayerMatrices& w, const Tile&
   }
   const std::int32_t width = config_.mla.heads * config_.mla.v_head_dim;
   float* const values = parts_.scratch.floats(size(tile.tokens) * size(width));
-  mla(ops_, config_.mla, w.mla, parts_.layers[size(layer)].mla, attention_index(layer), segments, x,
+  mla(ops_, config_.mla, w, parts_.layers[size(layer)].mla, attention_index(layer), segments, x,
       values);
   Rows heads{values, width, tile.tokens, width};
-  ops_.matmul(w.mla.o_proj, &heads, out, config_.hidden);
+  ops_.matmul(w.o_proj, &heads, out, config_.hidden);
 }
 
-// prefix += FFN(norm(mix)).
-void KimiSweep::feed_forward(std::int32_t layer, const LayerMatrices& w) {
+// The feed-forward part's input: norm(mix).
+void KimiSweep::ffn_input(std::int32_t layer, const Tile& tile) {
   const LayerVectors& vectors = parts_.layers[size(layer)];
+  float* const input = row(ffn_input_, tile.begin);
+  mix(vectors.mlp_res, tile, input);
+  rms_norm_rows(ops_, input, config_.hidden, vectors.post_attention_layernorm.data(), tile.tokens,
+                config_.hidden, config_.rms_norm_eps);
+}
+
+// prefix += down(act(gate x, up x)).
+void KimiSweep::dense(std::int32_t layer) {
+  const std::int32_t gate_up = parts_.files.spine.ffn[size(layer)];
+  const SpineLease gate_up_lease = acquire(gate_up);
+  const SpineLease down_lease = acquire(gate_up + 1);
+  const FfnMatrices w = dense_matrices(gate_up_lease, down_lease);
   for_each_tile([&](const Tile& tile) {
-    float* const input = row(ffn_input_, tile.begin);
-    mix(vectors.mlp_res, tile, input);
-    rms_norm_rows(ops_, input, config_.hidden, vectors.post_attention_layernorm.data(), tile.tokens,
-                  config_.hidden, config_.rms_norm_eps);
-    if (config_.is_moe[size(layer)]) return;
     const Scratch::Frame frame(parts_.scratch);
-    Rows x{input, config_.hidden, tile.tokens, config_.hidden};
+    Rows x{row(ffn_input_, tile.begin), config_.hidden, tile.tokens, config_.hidden};
     const std::size_t floats = size(tile.tokens) * size(config_.hidden);
     float* const out = parts_.scratch.floats(floats);
-    ffn(ops_, config_, w.dense, &x, out);
+    ffn(ops_, config_, w, &x, out);
     float* const prefix = row(residuals_.prefix, tile.begin);
     for (std::size_t i = 0; i < floats; ++i) prefix[i] += out[i];
   });
-  if (config_.is_moe[size(layer)]) mixture(layer, w);
 }
 
 // Routes all tokens, then computes what needs no routed expert while those are being read.
-void KimiSweep::mixture(std::int32_t layer, const LayerMatrices& w) {
+void KimiSweep::mixture(std::int32_t layer) {
+  const SpineLease lease = acquire(parts_.files.spine.ffn[size(layer)]);
+  const MoeMatrices w = moe_matrices(config_, lease);
   const MoeVectors& vectors = parts_.layers[size(layer)].moe;
   const std::int32_t width = config_.expert_input();
   const auto rows_of = [&](const Tile& tile) {
@@ -295,7 +320,7 @@ void KimiSweep::mixture(std::int32_t layer, const LayerMatrices& w) {
   for_each_tile([&](const Tile& tile) {
     const Scratch::Frame frame(parts_.scratch);
     Rows x = rows_of(tile);
-    route(ops_, config_, w.moe, vectors, &x, tile.begin, &routing_);
+    route(ops_, config_, w, vectors, &x, tile.begin, &routing_);
   });
   const ExpertGroups groups =
       group_by_expert(routing_, config_.moe.top_k, parts_.files.experts->rank());
@@ -305,15 +330,16 @@ void KimiSweep::mixture(std::int32_t layer, const LayerMatrices& w) {
     Rows x = rows_of(tile);
     float* const z = routed_input_ + std::ptrdiff_t{tile.begin} * width;
     if (config_.moe.latent > 0) {
-      ops_.matmul(w.moe.latent_down, &x, z, width);
+      ops_.matmul(w.latent_down, &x, z, width);
     } else {
       std::copy_n(x.x, size(tile.tokens) * size(width), z);
     }
     // The layer's input has served: its rows take the shared experts' output.
-    shared_experts(w.moe.shared, &x, row(ffn_input_, tile.begin));
+    shared_experts(w.shared, &x, row(ffn_input_, tile.begin));
   });
   std::fill_n(routed_output_, size(tokens_) * size(width), 0.0F);
-  apply_experts(ops_, config_, parts_.cache, groups, routed_input_, routed_output_);
+  apply_experts(ops_, config_, parts_.cache, groups, routed_input_, routed_output_,
+                {&parts_.times.expert_wait_s, &parts_.times.expert_compute_s});
   for_each_tile([&](const Tile& tile) { finish_mixture(layer, w, tile); });
 }
 
@@ -328,7 +354,7 @@ void KimiSweep::shared_experts(const FfnMatrices& w, Rows* x, float* out) {
 }
 
 // prefix += (up(norm(routed)) or routed) + shared.
-void KimiSweep::finish_mixture(std::int32_t layer, const LayerMatrices& w, const Tile& tile) {
+void KimiSweep::finish_mixture(std::int32_t layer, const MoeMatrices& w, const Tile& tile) {
   const Scratch::Frame frame(parts_.scratch);
   const std::int32_t width = config_.expert_input();
   float* routed = routed_output_ + std::ptrdiff_t{tile.begin} * width;
@@ -340,7 +366,7 @@ void KimiSweep::finish_mixture(std::int32_t layer, const LayerMatrices& w, const
   if (config_.moe.latent > 0) {
     Rows rows{routed, width, tile.tokens, width};
     routed = parts_.scratch.floats(floats);
-    ops_.matmul(w.moe.latent_up, &rows, routed, config_.hidden);
+    ops_.matmul(w.latent_up, &rows, routed, config_.hidden);
   }
   const float* const shared = row(ffn_input_, tile.begin);
   float* const prefix = row(residuals_.prefix, tile.begin);
@@ -348,19 +374,40 @@ void KimiSweep::finish_mixture(std::int32_t layer, const LayerMatrices& w, const
 }
 
 void KimiSweep::output_head() {
-  const LayerLease lease = parts_.spine.acquire(config_.layers);
+  bool wanted = false;
+  for (Part& part : sweep_parts_) {
+    part.logits.resize(size(part.tokens - part.slice.logits_from) * size(config_.vocab));
+    wanted = wanted || !part.logits.empty();
+  }
+  if (!wanted) return;  // between the sweeps of a long prompt
+  const KimiSpine& spine = parts_.files.spine;
+  for (std::size_t i = size(spine.head); i < spine.units.size(); ++i) {
+    head_piece(acquire(static_cast<std::int32_t>(i)), spine.units[i].matrices.front());
+  }
+  for (const Part& part : sweep_parts_) {
+    if (std::ranges::all_of(part.logits, [](float value) { return std::isfinite(value); }))
+      continue;
+    throw Error(ErrorCode::model,
+                "the model computed logits that are not finite: the weights may be damaged");
+  }
+}
+
+// The logits of one piece of the vocabulary, for all rows that want any.
+void KimiSweep::head_piece(const SpineLease& lease, const SpineMatrix& piece) {
+  const Timed timed(&parts_.times.head_s);
   for (Part& part : sweep_parts_) {
     const std::int32_t wanted = part.tokens - part.slice.logits_from;
-    part.logits.resize(size(wanted) * size(config_.vocab));
     for (std::int32_t begin = 0; begin < wanted; begin += kTileTokens) {
-      head_rows(&part, begin, std::min(kTileTokens, wanted - begin), lease);
+      head_rows(&part, begin, std::min(kTileTokens, wanted - begin), lease.matrix(0),
+                piece.row_begin);
     }
   }
 }
 
-// Logits of the rows [begin, begin + tokens) of those that the part wants.
+// Logits from `first_row` of the vocabulary on, of the rows [begin, begin + tokens) of those that
+// the part wants.
 void KimiSweep::head_rows(Part* part, std::int32_t begin, std::int32_t tokens,
-                          const LayerLease& lease) {
+                          const WeightMatrix& w, std::int32_t first_row) {
   const Scratch::Frame frame(parts_.scratch);
   float* const input = parts_.scratch.floats(size(tokens) * size(config_.hidden));
   mix(parts_.head.output_attn_res, {part->first_row + part->slice.logits_from + begin, tokens},
@@ -369,16 +416,7 @@ void KimiSweep::head_rows(Part* part, std::int32_t begin, std::int32_t tokens,
                 config_.rms_norm_eps);
   Rows x{input, config_.hidden, tokens, config_.hidden};
   float* const logits = part->logits.data() + size(begin) * size(config_.vocab);
-  const std::vector<SpineMatrix>& pieces = parts_.files.units.back().matrices;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    ops_.matmul(lease.matrix(i), &x, logits + pieces[i].row_begin, config_.vocab);
-  }
-  const auto count = size(tokens) * size(config_.vocab);
-  if (!std::all_of(logits, logits + count, [](float value) { return std::isfinite(value); })) {
-    throw Error(ErrorCode::model,
-                "the model computed logits that are not finite: the weights may be "
-                "damaged");
-  }
+  ops_.matmul(w, &x, logits + first_row, config_.vocab);
 }
 
 void KimiSweep::commit() {

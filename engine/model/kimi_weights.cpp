@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/model/kimi_weights.h"
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <utility>
 
+#include "engine/base/error.h"
 #include "engine/weights/tensor_reader.h"
 
 namespace penstock {
@@ -65,22 +67,20 @@ void visit_moe(const ModelConfig& config, MoeMatrices* m, const Visit& visit) {
   }
 }
 
-// Visits the matrices of a layer in the order in which the forward pass uses them.
-void visit_layer(const ModelConfig& config, std::int32_t layer, LayerMatrices* m,
-                 const Visit& visit) {
-  const auto l = static_cast<std::size_t>(layer);
-  if (config.is_kda[l]) {
-    visit_kda(config, &m->kda, visit);
-  } else {
-    visit_mla(config, &m->mla, visit);
-  }
-  if (config.is_moe[l]) {
-    visit_moe(config, &m->moe, visit);
-  } else {
-    visit(&m->dense.gate, "mlp.gate_proj", config.dense_intermediate, config.hidden);
-    visit(&m->dense.up, "mlp.up_proj", config.dense_intermediate, config.hidden);
-    visit(&m->dense.down, "mlp.down_proj", config.hidden, config.dense_intermediate);
-  }
+// The part of a dense feed-forward block that makes its hidden values; down has a unit of its own.
+void visit_gate_up(const ModelConfig& config, FfnMatrices* m, const Visit& visit) {
+  visit(&m->gate, "mlp.gate_proj", config.dense_intermediate, config.hidden);
+  visit(&m->up, "mlp.up_proj", config.dense_intermediate, config.hidden);
+}
+
+void visit_down(const ModelConfig& config, FfnMatrices* m, const Visit& visit) {
+  visit(&m->down, "mlp.down_proj", config.hidden, config.dense_intermediate);
+}
+
+// Gives each visited view the lease's next matrix.
+Visit take_from(const SpineLease& lease) {
+  return [&lease, i = std::size_t{0}](WeightMatrix* view, const char*, std::int32_t,
+                                      std::int32_t) mutable { *view = lease.matrix(i++); };
 }
 
 std::string layer_name(const ModelConfig& config, std::int32_t layer) {
@@ -163,38 +163,82 @@ std::vector<float> read_residual(const TensorIndex& index, const ModelConfig& co
 
 }  // namespace
 
-std::vector<SpineUnit> spine_units(const TensorIndex& index, const ModelConfig& config) {
-  std::vector<SpineUnit> units;
+KimiSpine spine_units(const TensorIndex& index, const ModelConfig& config) {
+  KimiSpine spine;
+  std::uint64_t largest = 0;  // unit of a layer, as published
+  const auto add_unit = [&](std::int32_t layer, const char* part, const auto& visit_part) {
+    SpineUnit unit{"layer " + std::to_string(layer) + " " + part, {}};
+    std::uint64_t bytes = 0;
+    visit_part([&](WeightMatrix*, const char* name, std::int32_t rows, std::int32_t cols) {
+      const std::string tensor = layer_name(config, layer) + name + ".weight";
+      unit.matrices.push_back({tensor, rows, cols, 0, rows});
+      bytes += index.get(tensor).bytes;
+    });
+    largest = std::max(largest, bytes);
+    spine.units.push_back(std::move(unit));
+    return static_cast<std::int32_t>(spine.units.size() - 1);
+  };
   for (std::int32_t layer = 0; layer < config.layers; ++layer) {
-    SpineUnit unit{"layer " + std::to_string(layer), {}};
-    LayerMatrices ignored;
-    visit_layer(config, layer, &ignored,
-                [&](WeightMatrix*, const char* name, std::int32_t rows, std::int32_t cols) {
-                  unit.matrices.push_back(
-                      {layer_name(config, layer) + name + ".weight", rows, cols, 0, rows});
-                });
-    units.push_back(std::move(unit));
+    const auto l = static_cast<std::size_t>(layer);
+    KdaMatrices kda;
+    MlaMatrices mla;
+    MoeMatrices moe;
+    FfnMatrices dense;
+    spine.attention.push_back(add_unit(layer, "attention", [&](const Visit& visit) {
+      if (config.is_kda[l]) {
+        visit_kda(config, &kda, visit);
+      } else {
+        visit_mla(config, &mla, visit);
+      }
+    }));
+    if (config.is_moe[l]) {
+      spine.ffn.push_back(add_unit(layer, "router and shared experts",
+                                   [&](const Visit& visit) { visit_moe(config, &moe, visit); }));
+    } else {
+      spine.ffn.push_back(add_unit(
+          layer, "gate and up", [&](const Visit& visit) { visit_gate_up(config, &dense, visit); }));
+      add_unit(layer, "down", [&](const Visit& visit) { visit_down(config, &dense, visit); });
+    }
   }
-  units.push_back({"lm_head", spine_matrices(index, config.prefix + "lm_head.weight", config.vocab,
-                                             config.hidden)});
-  return units;
+  spine.head = static_cast<std::int32_t>(spine.units.size());
+  // The head is cut into pieces that fit the windows of the layers.
+  for (SpineMatrix& piece : cut_by_rows(index, config.prefix + "lm_head.weight", config.vocab,
+                                        config.hidden, std::min(largest, kMaxSegmentBytes))) {
+    const std::string name = "lm_head from row " + std::to_string(piece.row_begin);
+    spine.units.push_back({name, {std::move(piece)}});
+  }
+  return spine;
 }
 
-LayerMatrices layer_matrices(const ModelConfig& config, std::int32_t layer,
-                             const LayerLease& lease) {
-  LayerMatrices matrices;
-  std::size_t i = 0;
-  visit_layer(config, layer, &matrices,
-              [&](WeightMatrix* view, const char*, std::int32_t, std::int32_t) {
-                *view = lease.matrix(i++);
-              });
+KdaMatrices kda_matrices(const ModelConfig& config, const SpineLease& lease) {
+  KdaMatrices matrices;
+  visit_kda(config, &matrices, take_from(lease));
   return matrices;
 }
 
+MlaMatrices mla_matrices(const ModelConfig& config, const SpineLease& lease) {
+  MlaMatrices matrices;
+  visit_mla(config, &matrices, take_from(lease));
+  return matrices;
+}
+
+MoeMatrices moe_matrices(const ModelConfig& config, const SpineLease& lease) {
+  MoeMatrices matrices;
+  visit_moe(config, &matrices, take_from(lease));
+  return matrices;
+}
+
+FfnMatrices dense_matrices(const SpineLease& gate_up, const SpineLease& down) {
+  return {gate_up.matrix(0), gate_up.matrix(1), down.matrix(0)};
+}
+
 std::vector<LayerVectors> read_layer_vectors(const TensorIndex& index, const ModelConfig& config,
-                                             const Kernels& kernels) {
+                                             const Kernels& kernels, const StopFlag* stop) {
   std::vector<LayerVectors> layers(static_cast<std::size_t>(config.layers));
   for (std::int32_t l = 0; l < config.layers; ++l) {
+    if (stop != nullptr && stop->stop_requested()) {
+      throw Error(ErrorCode::cancelled, "stopped while loading the model");
+    }
     const std::string name = layer_name(config, l);
     LayerVectors& layer = layers[static_cast<std::size_t>(l)];
     layer.input_layernorm = read_vector(index, name + "input_layernorm.weight", config.hidden);

@@ -7,29 +7,33 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/base/stop_flag.h"
 #include "engine/model/layer_weights.h"
 #include "engine/model/model_config.h"
 #include "engine/weights/expert_store.h"
 #include "engine/weights/spine.h"
+#include "engine/weights/spine_segments.h"
 #include "engine/weights/tensor_index.h"
 #include "kernels/kernels.h"
 
 namespace penstock {
 
-// The matrices of one layer, as leased.
-struct LayerMatrices {
-  KdaMatrices kda;    // of a KDA layer
-  MlaMatrices mla;    // of an MLA layer
-  FfnMatrices dense;  // of a layer without experts
-  MoeMatrices moe;    // of a layer with experts
+// The units of the spine, numbered in order of use.
+struct KimiSpine {
+  std::vector<SpineUnit> units;
+  std::vector<std::int32_t> attention;  // [layers]
+  // [layers]: with experts one unit (router, latent projections, shared experts); without, that of
+  // gate and up, followed by that of down.
+  std::vector<std::int32_t> ffn;
+  std::int32_t head;  // the first piece of lm_head; the others follow
 };
+KimiSpine spine_units(const TensorIndex& index, const ModelConfig& config);
 
-// One unit per layer, then the output head (lm_head, cut by rows where it is large).
-std::vector<SpineUnit> spine_units(const TensorIndex& index, const ModelConfig& config);
-
-// The views of a layer's unit by name.
-LayerMatrices layer_matrices(const ModelConfig& config, std::int32_t layer,
-                             const LayerLease& lease);
+// The views of a unit by name.
+KdaMatrices kda_matrices(const ModelConfig& config, const SpineLease& lease);
+MlaMatrices mla_matrices(const ModelConfig& config, const SpineLease& lease);
+MoeMatrices moe_matrices(const ModelConfig& config, const SpineLease& lease);
+FfnMatrices dense_matrices(const SpineLease& gate_up, const SpineLease& down);
 
 // Small tensors outside of the layers.
 struct HeadVectors {
@@ -37,9 +41,10 @@ struct HeadVectors {
   std::vector<float> output_attn_res;  // [hidden]: norm * proj; empty with plain residuals
 };
 
-// Reads what is small. Throws Error(model) naming file, tensor, expected and found; Error(io).
+// Reads what is small. Throws Error(model) naming file, tensor, expected and found; Error(io);
+// Error(cancelled) once `stop` (may be null) is set.
 std::vector<LayerVectors> read_layer_vectors(const TensorIndex& index, const ModelConfig& config,
-                                             const Kernels& kernels);
+                                             const Kernels& kernels, const StopFlag* stop);
 HeadVectors read_head_vectors(const TensorIndex& index, const ModelConfig& config);
 
 // Bytes that those vectors take.

@@ -45,7 +45,8 @@ KimiFiles open_files(const ModelOptions& options) {
   files.index = std::make_unique<const TensorIndex>(TensorIndex::open(options.dir, opener));
   files.experts = std::make_unique<const ExpertStore>(*files.index, expert_shape(files.config),
                                                       files.config.is_moe);
-  files.units = spine_units(*files.index, files.config);
+  files.spine = spine_units(*files.index, files.config);
+  files.segments = plan_segments({.published = files.index.get()}, files.spine.units);
   return files;
 }
 
@@ -55,9 +56,7 @@ MemoryNeeds needs_of(const KimiFiles& files, std::int64_t context) {
   const auto experts = static_cast<std::uint64_t>(config.moe_layers()) *
                        static_cast<std::uint64_t>(config.moe.experts);
   MemoryNeeds needs;
-  for (const SpineSegment& segment : plan_segments(*files.index, files.units)) {
-    needs.spine_bytes += segment.memory_bytes;
-  }
+  needs.spine_segments = segment_memory(files.segments);
   needs.vector_bytes = vector_bytes(config);
   needs.state_bytes = 2 * shape.kda_bytes();
   needs.latent_bytes_per_token = shape.mla_layers * shape.cache_width * sizeof(float);
@@ -99,7 +98,7 @@ std::unique_ptr<Model> load_model(const ModelOptions& options) {
   const MemoryPlan plan = make_plan(files, options, context);
   if (!plan.fits) throw Error(ErrorCode::memory, options.dir + ": " + describe_shortage(plan));
   return std::make_unique<KimiModel>(std::move(files), kernels, threads, plan, context,
-                                     LoadHooks{options.stop, options.progress});
+                                     options.stop);
 }
 
 ModelPlan plan_model(const ModelOptions& options) {

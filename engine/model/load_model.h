@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,12 +21,10 @@ struct ModelOptions {
   MemoryOptions memory;            // budget 0: default_memory_budget
   SourceOpener opener;             // null: open_source
   const StopFlag* stop = nullptr;  // ends the load with Error(cancelled)
-  // Called while weights are read, by the thread that loads; may be empty.
-  std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)> progress{};
 };
 
-// Reads and checks everything but weights, plans the memory, then loads the spine.
-// Throws Error(model), Error(memory) before anything large is allocated; Error(io).
+// Reads and checks everything but matrices, and plans the memory. Matrices are read as sweeps need
+// them. Throws Error(model), Error(memory) before anything large is allocated; Error(io).
 std::unique_ptr<Model> load_model(const ModelOptions& options);
 
 // What `penstock plan` shows.

@@ -77,13 +77,20 @@ struct SweepOptions {
   bool layer_outputs = false;
 };
 
-// Work done since load.
+// Work done since load. Seconds are of the engine thread.
 struct ModelStats {
   std::uint64_t expert_reads = 0;
   std::uint64_t expert_hits = 0;
   std::uint64_t expert_bytes = 0;  // payload
   std::uint64_t spine_bytes = 0;   // payload: streamed segments and embedding rows
   std::uint64_t drive_bytes = 0;   // asked of the drive, widening included
+  double step_s = 0;               // in Sweep::step(), of which
+  double spine_wait_s = 0;         // waited for a segment of the spine
+  double expert_wait_s = 0;        // waited for an expert
+  double expert_compute_s = 0;
+  double kda_s = 0;
+  double mla_s = 0;
+  double head_s = 0;
 };
 
 // Of the checkpoint, checked.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "engine/base/timed.h"
+
 namespace penstock {
 namespace {
 
@@ -138,9 +140,14 @@ ExpertGroups group_by_expert(const Routing& routing, std::int32_t top_k,
 }
 
 void apply_experts(const Ops& ops, const ModelConfig& config, ExpertCache& cache,
-                   const ExpertGroups& groups, const float* z, float* y) {
+                   const ExpertGroups& groups, const float* z, float* y, const ExpertTimes& times) {
+  const auto next = [&] {
+    const Timed timed(times.wait_s);
+    return cache.next(ops.stop);
+  };
   for (const auto& uses : groups.uses) {
-    const ExpertLease lease = cache.next(ops.stop);
+    const ExpertLease lease = next();
+    const Timed timed(times.compute_s);
     for (std::size_t begin = 0; begin < uses.size(); begin += kTileTokens) {
       const std::size_t count = std::min<std::size_t>(kTileTokens, uses.size() - begin);
       apply_expert(ops, config, lease.view(), std::span(uses).subspan(begin, count), z, y);

@@ -49,10 +49,16 @@ struct ExpertGroups {
 ExpertGroups group_by_expert(const Routing& routing, std::int32_t top_k,
                              const std::vector<std::int32_t>& rank);
 
+// Where time goes, summed up.
+struct ExpertTimes {
+  double* wait_s;
+  double* compute_s;
+};
+
 // y[t] += weight * expert(z[t]) for the experts of `groups`, in their order; the batch of the cache
 // has been begun with groups.experts. z and y are [tokens][expert_input].
 void apply_experts(const Ops& ops, const ModelConfig& config, ExpertCache& cache,
-                   const ExpertGroups& groups, const float* z, float* y);
+                   const ExpertGroups& groups, const float* z, float* y, const ExpertTimes& times);
 
 // Floats that ffn() takes per token of a tile.
 std::size_t ffn_tile_floats(std::int32_t input, std::int32_t intermediate);

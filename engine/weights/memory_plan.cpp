@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/weights/pin_plan.h"
+
 namespace penstock {
 namespace {
 
@@ -58,12 +60,21 @@ void set_chunk(const MemoryNeeds& needs, std::int32_t tokens, MemoryPlan& plan) 
   plan.scratch_bytes = scratch_bytes(needs, tokens);
 }
 
+// "all of it" or "of 114 GB: what is not pinned is streamed for every token".
+std::string describe_spine(const MemoryPlan& plan) {
+  if (plan.spine_bytes == plan.all_spine_bytes) return "all of it";
+  return "of " + format_bytes(plan.all_spine_bytes) + ": the rest is streamed for every token";
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const MemoryNeeds& needs, const MemoryOptions& options) {
   MemoryPlan plan{};
   plan.budget_bytes = options.budget_bytes;
-  plan.spine_bytes = needs.spine_bytes;
+  plan.spine_bytes = spine_floor(needs.spine_segments);
+  for (const std::uint64_t bytes : needs.spine_segments) {
+    plan.all_spine_bytes = add(plan.all_spine_bytes, bytes);
+  }
   plan.vector_bytes = needs.vector_bytes;
   plan.state_bytes = needs.state_bytes;
   plan.latent_bytes = multiply(needs.latent_bytes_per_token, positive(options.context_tokens));
@@ -85,6 +96,8 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const MemoryOptions& options) {
   }
   plan.kept_bytes = std::min((plan.budget_bytes - sum(plan)) / 4,
                              multiply(needs.kept_state_bytes, kMaxKeptStates));
+  const std::uint64_t for_spine = plan.budget_bytes - (sum(plan) - plan.spine_bytes);
+  plan.spine_bytes = plan_pins(needs.spine_segments, for_spine).bytes;
   if (!slots_given && needs.expert_slot_bytes > 0) {
     const std::uint64_t left = plan.budget_bytes - sum(plan);
     const std::uint64_t room = positive(needs.total_experts - plan.expert_slots);
@@ -105,6 +118,7 @@ std::string describe_plan(const MemoryPlan& plan) {
     std::string note;
     if (term.name == "scratch") note = std::to_string(plan.chunk_tokens) + " tokens per sweep";
     if (term.name == "expert slots") note = std::to_string(plan.expert_slots) + " experts";
+    if (term.name == "spine") note = describe_spine(plan);
     line(term.name, term.bytes, note);
   }
   line("sum", sum(plan), "");

@@ -5,16 +5,17 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace penstock {
 
 // Bytes unless the name says otherwise.
 struct MemoryNeeds {
-  std::uint64_t spine_bytes = 0;             // all segments, resident
-  std::uint64_t vector_bytes = 0;            // small tensors kept as fp32
-  std::uint64_t state_bytes = 0;             // one sequence: two KDA buffers, conv rows
-  std::uint64_t latent_bytes_per_token = 0;  // MLA cache
-  std::uint64_t scratch_bytes_fixed = 0;     // a sweep, whatever its length
+  std::vector<std::uint64_t> spine_segments;  // memory of each, in order of use
+  std::uint64_t vector_bytes = 0;             // small tensors kept as fp32
+  std::uint64_t state_bytes = 0;              // one sequence: two KDA buffers, conv rows
+  std::uint64_t latent_bytes_per_token = 0;   // MLA cache
+  std::uint64_t scratch_bytes_fixed = 0;      // a sweep, whatever its length
   std::uint64_t scratch_bytes_per_token = 0;
   std::uint64_t process_bytes = 0;     // program, index, threads
   std::uint64_t kept_state_bytes = 0;  // one kept state, whole context
@@ -35,7 +36,8 @@ inline constexpr std::uint64_t kMaxKeptStates = 8;  // four of the running chat,
 
 struct MemoryPlan {
   std::uint64_t budget_bytes;
-  std::uint64_t spine_bytes;
+  std::uint64_t spine_bytes;      // pins and windows
+  std::uint64_t all_spine_bytes;  // if every segment were pinned
   std::uint64_t vector_bytes;
   std::uint64_t state_bytes;
   std::uint64_t latent_bytes;
@@ -45,13 +47,13 @@ struct MemoryPlan {
   std::uint64_t expert_bytes;  // all slots
   std::int64_t expert_slots;
   std::int32_t chunk_tokens;
-  std::uint64_t floor_bytes;  // the least this model runs in: one token per sweep and top_k slots,
-                              // or the numbers asked for
+  std::uint64_t floor_bytes;  // the least this model runs in: two windows of spine, one token per
+                              // sweep and top_k slots, or the numbers asked for
   bool fits;                  // floor_bytes <= budget_bytes
 };
 
-// Floor first, then sweep length and kept states (up to a quarter each of what is left), then
-// expert slots.
+// Floor first, then sweep length and kept states (up to a quarter each of what is left), then pins
+// of the spine, then expert slots.
 MemoryPlan plan_memory(const MemoryNeeds& needs, const MemoryOptions& options);
 
 // The sum, one line per term, for `penstock plan`.

@@ -2,249 +2,375 @@
 #include "engine/weights/spine.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
-#include <deque>
+#include <chrono>
+#include <future>
+#include <string>
+#include <thread>
 #include <utility>
 
-#include "engine/base/buffer.h"
 #include "engine/base/error.h"
 
 namespace penstock {
 namespace {
 
-constexpr std::size_t kSegmentsInFlight = 3;  // memory of the next is touched while one is read
+constexpr std::int32_t kNone = -1;
+constexpr std::int32_t kReadAhead = 2;   // segments on their way to memory
+constexpr std::int32_t kTouchAhead = 3;  // pins whose memory is made ready
+constexpr std::chrono::milliseconds kDrainPoll{1};
 
-// The tensor behind a matrix, when it is what the matrix says.
-const TensorInfo& checked_tensor(const TensorIndex& index, const std::string& name,
-                                 std::int32_t rows, std::int32_t cols) {
-  const TensorInfo& info = index.get(name);
-  const bool is_float = info.type == TensorType::f32 || info.type == TensorType::bf16;
-  const std::int64_t expected[] = {rows, cols};
-  if (!is_float ||
-      !std::equal(info.shape.begin(), info.shape.end(), std::begin(expected), std::end(expected))) {
-    throw Error(ErrorCode::model, index.source(info.source).name() + ": tensor " + name + " is " +
-                                      describe_tensor(info.type, info.shape) +
-                                      ", expected BF16 or F32 [" + std::to_string(rows) + ", " +
-                                      std::to_string(cols) + "]");
-  }
-  return info;
-}
-
-WeightFormat format_of(const TensorInfo& info) {
-  return info.type == TensorType::bf16 ? WeightFormat::bf16 : WeightFormat::f32;
-}
-
-SegmentMatrix locate(const TensorIndex& index, const SpineMatrix& matrix) {
-  const TensorInfo& info = checked_tensor(index, matrix.name, matrix.tensor_rows, matrix.cols);
-  assert(matrix.row_begin >= 0 && matrix.rows >= 1 &&
-         matrix.rows <= matrix.tensor_rows - matrix.row_begin);
-  const std::uint64_t row_bytes = row_data_bytes(format_of(info), matrix.cols);
-  return {.offset = info.offset + static_cast<std::uint64_t>(matrix.row_begin) * row_bytes,
-          .bytes = static_cast<std::uint64_t>(matrix.rows) * row_bytes,
-          .position = 0,
-          .source = info.source,
-          .format = format_of(info)};
-}
-
-// A contiguous range of a source and the place of its first page in the segment's memory.
-struct Run {
-  std::uint64_t offset;
-  std::uint64_t bytes;
-  std::uint64_t base;
-  std::uint32_t source;
+// Memory that holds one segment at a time: a window, or the pin of one.
+struct Place {
+  enum class Status : std::uint8_t {
+    empty,
+    reading,
+    ready,
+    draining,  // of a read that nobody wants any more and that still writes
+  };
+  Status status = Status::empty;
+  std::int32_t segment = kNone;  // while reading or ready
+  std::int32_t leases = 0;
+  ReadId read = 0;        // while reading or draining
+  bool demanded = false;  // by an acquire that waits for it
+  Buffer memory;
 };
-
-// The reads of a set of matrices: neighbours in the file become one. Sets each position.
-std::vector<Run> place(std::vector<SegmentMatrix>& matrices) {
-  std::vector<SegmentMatrix*> by_offset;
-  by_offset.reserve(matrices.size());
-  for (SegmentMatrix& matrix : matrices) by_offset.push_back(&matrix);
-  std::sort(by_offset.begin(), by_offset.end(), [](const SegmentMatrix* a, const SegmentMatrix* b) {
-    return std::pair(a->source, a->offset) < std::pair(b->source, b->offset);
-  });
-  std::vector<Run> runs;
-  for (SegmentMatrix* matrix : by_offset) {
-    const bool adjacent = !runs.empty() && runs.back().source == matrix->source &&
-                          runs.back().offset + runs.back().bytes == matrix->offset;
-    if (!adjacent) {
-      const std::uint64_t base =
-          runs.empty() ? 0
-                       : runs.back().base + widened_bytes(runs.back().offset, runs.back().bytes);
-      runs.push_back({matrix->offset, 0, base, matrix->source});
-    }
-    Run& run = runs.back();
-    matrix->position = run.base + run.offset % kPageBytes + run.bytes;
-    run.bytes += matrix->bytes;
-  }
-  return runs;
-}
-
-void close_segment(SpineSegment& segment) {
-  const std::vector<Run> runs = place(segment.matrices);
-  segment.memory_bytes = runs.back().base + widened_bytes(runs.back().offset, runs.back().bytes);
-}
 
 }  // namespace
 
-std::vector<SpineMatrix> spine_matrices(const TensorIndex& index, const std::string& name,
-                                        std::int32_t rows, std::int32_t cols) {
-  assert(rows >= 1 && cols >= 1);
-  const TensorInfo& info = checked_tensor(index, name, rows, cols);
-  const std::uint64_t row_bytes = row_data_bytes(format_of(info), cols);
-  if (row_bytes > kMaxSegmentBytes) {
-    throw Error(ErrorCode::model, index.source(info.source).name() + ": tensor " + name +
-                                      " has rows of " + std::to_string(row_bytes) +
-                                      " bytes, expected at most " +
-                                      std::to_string(kMaxSegmentBytes));
-  }
-  const auto most = static_cast<std::int64_t>(kMaxSegmentBytes / row_bytes);
-  const std::int64_t pieces = (rows + most - 1) / most;
-  std::vector<SpineMatrix> matrices;
-  // Pieces of like size keep the window buffers of streaming small.
-  for (std::int64_t i = 0; i < pieces; ++i) {
-    const auto begin = static_cast<std::int32_t>(rows * i / pieces);
-    const auto end = static_cast<std::int32_t>(rows * (i + 1) / pieces);
-    matrices.push_back({name, rows, cols, begin, end - begin});
-  }
-  return matrices;
-}
-
-std::vector<SpineSegment> plan_segments(const TensorIndex& index,
-                                        const std::vector<SpineUnit>& units) {
-  std::vector<SpineSegment> segments;
-  for (std::size_t unit = 0; unit < units.size(); ++unit) {
-    SpineSegment* segment = nullptr;
-    for (std::size_t i = 0; i < units[unit].matrices.size(); ++i) {
-      const SegmentMatrix matrix = locate(index, units[unit].matrices[i]);
-      if (segment == nullptr || segment->payload_bytes + matrix.bytes > kMaxSegmentBytes) {
-        segment = &segments.emplace_back(SpineSegment{.unit = static_cast<std::int32_t>(unit),
-                                                      .first_matrix = static_cast<std::int32_t>(i),
-                                                      .matrices = {},
-                                                      .payload_bytes = 0,
-                                                      .memory_bytes = 0});
-      }
-      segment->matrices.push_back(matrix);
-      segment->payload_bytes += matrix.bytes;
-    }
-  }
-  for (SpineSegment& segment : segments) close_segment(segment);
-  return segments;
-}
-
 struct SpineStore::State {
-  std::vector<Buffer> memory;                       // [segments]
-  std::vector<std::vector<WeightMatrix>> matrices;  // [units][matrices of the unit]
-  std::uint64_t payload_bytes = 0;
-  std::uint64_t memory_bytes = 0;
+  State(std::vector<SpineSegment> all, ReadQueue& the_queue, BufferWarmer& the_warmer)
+      : segments(std::move(all)),
+        memory_bytes(segment_memory(segments)),
+        queue(the_queue),
+        warmer(the_warmer),
+        pins(segments.size()),
+        warming(segments.size()) {}
+
+  std::int32_t count() const { return static_cast<std::int32_t>(segments.size()); }
+  const SpineSegment& at(std::int32_t segment) const {
+    return segments[static_cast<std::size_t>(segment)];
+  }
+  Place& pin(std::int32_t segment) { return pins[static_cast<std::size_t>(segment)]; }
+  bool wants_pin(std::int32_t segment) const {
+    return plan.pinned[static_cast<std::size_t>(segment)];
+  }
+  // Steps until a segment is used; that of the present one is a whole round.
+  std::int32_t distance(std::int32_t segment) const {
+    const std::int32_t steps = (segment - position + count()) % count();
+    return steps == 0 ? count() : steps;
+  }
+
+  Place* place_of(std::int32_t segment);
+  void settle();
+  void settle(Place& place, bool keep_memory);
+  void drop(Place& place);
+  bool get_pin_memory(std::int32_t segment, bool wait);
+  Place* take_window(std::int32_t segment);
+  Place* take_place(std::int32_t segment, bool wait);
+  void start_read(Place& place, std::int32_t segment, ReadPriority priority);
+  void read_ahead();
+  Place& demand(std::int32_t segment, const StopFlag* stop);
+  void land(Place& place, const StopFlag* stop);
+
+  const std::vector<SpineSegment> segments;
+  const std::vector<std::uint64_t> memory_bytes;  // [segments]
+  ReadQueue& queue;
+  BufferWarmer& warmer;
+  PinPlan plan;
+  std::array<Place, 2> windows;
+  std::vector<Place> pins;                   // [segments]
+  std::vector<std::future<Buffer>> warming;  // [segments]: memory of pins to come
+  std::int32_t position = 0;                 // the segment acquired last
+  bool upkeep_failed = false;                // until the next acquire
+  std::uint64_t bytes_read = 0;
 };
 
-namespace {
-
-ReadId submit(const TensorIndex& index, ReadQueue& queue, SpineSegment& segment,
-              const Buffer& memory) {
-  std::vector<ReadOp> ops;
-  for (const Run& run : place(segment.matrices)) {
-    ops.push_back({.source = &index.source(run.source),
-                   .offset = run.offset,
-                   .bytes = static_cast<std::size_t>(run.bytes),
-                   .memory = memory.data() + run.base});
+// Where the segment is or will be, or null.
+Place* SpineStore::State::place_of(std::int32_t segment) {
+  const auto holds = [segment](const Place& place) {
+    return place.segment == segment &&
+           (place.status == Place::Status::reading || place.status == Place::Status::ready);
+  };
+  if (holds(pin(segment))) return &pin(segment);
+  for (Place& window : windows) {
+    if (holds(window)) return &window;
   }
-  return queue.submit(ops, ReadPriority::spine);
+  return nullptr;
 }
 
-std::uint64_t payload_of(const std::vector<SpineSegment>& segments) {
+// Ends the use of a place whose segment is not wanted there any more.
+void SpineStore::State::drop(Place& place) {
+  if (place.status == Place::Status::reading) {
+    queue.cancel(place.read);
+    place.status = Place::Status::draining;
+  } else if (place.status == Place::Status::ready) {
+    place.status = Place::Status::empty;
+  }
+  place.segment = kNone;
+}
+
+// Takes back a place whose cancelled read has ended, and memory that the plan no longer grants.
+void SpineStore::State::settle(Place& place, bool keep_memory) {
+  if (!keep_memory && place.leases == 0) drop(place);
+  if (place.status == Place::Status::draining && queue.finished(place.read)) {
+    queue.wait(place.read, nullptr);
+    place.status = Place::Status::empty;
+  }
+  if (!keep_memory && place.status == Place::Status::empty) place.memory = Buffer();
+}
+
+void SpineStore::State::settle() {
+  for (std::int32_t i = 0; i < count(); ++i) {
+    settle(pin(i), wants_pin(i));
+    std::future<Buffer>& coming = warming[static_cast<std::size_t>(i)];
+    if (!wants_pin(i) && coming.valid() && is_ready(coming)) coming = {};
+  }
+  for (Place& window : windows) settle(window, plan.window_bytes > 0);
+}
+
+// Whether the memory of the segment's pin is there. It is made in the background; with `wait` it is
+// waited for.
+bool SpineStore::State::get_pin_memory(std::int32_t segment, bool wait) {
+  Place& place = pin(segment);
+  if (place.memory.size() > 0) return true;
+  std::future<Buffer>& coming = warming[static_cast<std::size_t>(segment)];
+  if (!coming.valid()) {
+    coming = warmer.prepare(static_cast<std::size_t>(at(segment).memory_bytes), "the spine");
+  }
+  if (!wait && !is_ready(coming)) return false;
+  try {
+    place.memory = coming.get();
+  } catch (const Error&) {
+    if (plan.window_bytes == 0) throw;
+    plan.pinned[static_cast<std::size_t>(segment)] = false;  // it can be streamed all the same
+    return false;
+  }
+  return true;
+}
+
+// A window for the segment, if need be that of a segment that is used later; null when there is
+// none yet.
+Place* SpineStore::State::take_window(std::int32_t segment) {
+  Place* best = nullptr;
+  for (Place& window : windows) {
+    if (window.leases > 0 || window.status == Place::Status::draining) continue;
+    if (window.status == Place::Status::empty) {
+      best = &window;
+      break;
+    }
+    const bool later = distance(window.segment) > distance(segment) || segment == position;
+    const bool latest = best == nullptr || distance(window.segment) > distance(best->segment);
+    if (later && latest) best = &window;
+  }
+  if (best == nullptr) return nullptr;
+  drop(*best);
+  if (best->status != Place::Status::empty) return nullptr;  // drains
+  if (best->memory.size() == 0) {
+    best->memory = Buffer(static_cast<std::size_t>(plan.window_bytes), "the spine's windows");
+  }
+  return best;
+}
+
+// Memory for a segment that has none; null when there is none yet. Pins whose memory is not ready
+// pass through a window as long as there are windows.
+Place* SpineStore::State::take_place(std::int32_t segment, bool wait) {
+  Place& own = pin(segment);
+  const bool own_is_free = own.status == Place::Status::empty;
+  if (wants_pin(segment) && own_is_free &&
+      get_pin_memory(segment, wait && plan.window_bytes == 0)) {
+    return &own;
+  }
+  return plan.window_bytes > 0 ? take_window(segment) : nullptr;
+}
+
+void SpineStore::State::start_read(Place& place, std::int32_t segment, ReadPriority priority) {
+  std::vector<ReadOp> ops;
+  for (const SegmentRead& read : at(segment).reads) {
+    ops.push_back({.source = read.source,
+                   .offset = read.offset,
+                   .bytes = static_cast<std::size_t>(read.bytes),
+                   .memory = place.memory.data() + read.base});
+  }
+  place.read = queue.submit(ops, priority);
+  place.segment = segment;
+  place.demanded = priority == ReadPriority::demand;
+  place.status = Place::Status::reading;
+}
+
+// Starts the reads of what is used next and not in memory, and makes ready the memory of pins to
+// come.
+void SpineStore::State::read_ahead() {
+  std::int32_t reading = 0;
+  std::int32_t touching = 0;
+  for (std::int32_t step = 1; step < count() && reading < kReadAhead; ++step) {
+    const std::int32_t segment = (position + step) % count();
+    const Place* place = place_of(segment);
+    if (place == nullptr) {
+      Place* const to = take_place(segment, false);
+      if (to == nullptr) break;
+      start_read(*to, segment, ReadPriority::spine);
+      ++reading;
+    } else if (place->status == Place::Status::reading || place != &pin(segment)) {
+      ++reading;
+    }
+  }
+  for (std::int32_t step = 1; step < count() && touching < kTouchAhead; ++step) {
+    const std::int32_t segment = (position + step) % count();
+    if (!wants_pin(segment) || pin(segment).memory.size() > 0) continue;
+    get_pin_memory(segment, false);
+    ++touching;
+  }
+}
+
+// The place of a segment, where its read has been started at the latest now.
+Place& SpineStore::State::demand(std::int32_t segment, const StopFlag* stop) {
+  for (;;) {
+    settle();
+    if (Place* const place = place_of(segment)) return *place;
+    if (Place* const place = take_place(segment, true)) {
+      start_read(*place, segment, ReadPriority::demand);
+      return *place;
+    }
+    // Cancelled reads are on their way out; they may hang.
+    if (stop != nullptr && stop->stop_requested()) {
+      throw Error(ErrorCode::cancelled, "stopped while waiting for spine memory");
+    }
+    std::this_thread::sleep_for(kDrainPoll);
+  }
+}
+
+// Takes in what was read. A read that was not demanded may have failed: the place is empty then.
+void SpineStore::State::land(Place& place, const StopFlag* stop) {
+  const SpineSegment& segment = at(place.segment);
+  try {
+    queue.wait(place.read, stop);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::cancelled) throw;  // the read goes on
+    place.status = Place::Status::empty;
+    place.segment = kNone;
+    if (place.demanded) throw Error(error.code(), segment.name + ": " + error.what());
+    return;  // what went wrong ahead of time may go well now
+  }
+  place.status = Place::Status::ready;
+  bytes_read += segment.payload_bytes;
+}
+
+SpineStore::SpineStore(std::vector<SpineSegment> segments, ReadQueue& queue, BufferWarmer& warmer,
+                       std::uint64_t budget_bytes)
+    : state_(std::make_unique<State>(std::move(segments), queue, warmer)) {
+  set_budget(budget_bytes);
+}
+
+SpineStore::~SpineStore() {
+  const auto end = [this](Place& place) {
+    assert(place.leases == 0);
+    state_->drop(place);
+    if (place.status == Place::Status::draining) state_->queue.wait(place.read, nullptr);
+  };
+  for (Place& place : state_->pins) end(place);
+  for (Place& place : state_->windows) end(place);
+}
+
+SpineLease SpineStore::acquire(std::int32_t segment, const StopFlag* stop) {
+  State& state = *state_;
+  state.position = segment;
+  state.upkeep_failed = false;
+  for (;;) {
+    Place& place = state.demand(segment, stop);
+    ++place.leases;
+    try {
+      state.read_ahead();  // goes on while this one is waited for
+      if (place.status == Place::Status::reading) state.land(place, stop);
+      if (place.status == Place::Status::ready) {
+        state.read_ahead();
+        return {this, segment, segment_views(state.at(segment), place.memory.data())};
+      }
+    } catch (...) {
+      --place.leases;
+      throw;
+    }
+    --place.leases;
+  }
+}
+
+void SpineStore::release(std::int32_t segment) noexcept {
+  Place* const place = state_->place_of(segment);
+  assert(place != nullptr && place->leases > 0);
+  --place->leases;
+  try {
+    state_->settle();
+    state_->read_ahead();
+  } catch (...) {
+    // acquire() meets the same trouble and reports it.
+  }
+}
+
+bool SpineStore::upkeep() {
+  State& state = *state_;
+  if (state.upkeep_failed) return false;  // the request that needs the segment meets it again
+  state.settle();
+  std::int32_t busy = 0;
+  for (std::int32_t step = 1; step <= state.count() && busy < kReadAhead; ++step) {
+    const std::int32_t segment = (state.position + step) % state.count();
+    Place& pin = state.pin(segment);
+    if (!state.wants_pin(segment) || pin.status == Place::Status::ready) continue;
+    ++busy;
+    try {
+      if (pin.status == Place::Status::reading && state.queue.finished(pin.read)) {
+        state.land(pin, nullptr);
+        if (pin.status == Place::Status::empty) state.upkeep_failed = true;
+      } else if (pin.status == Place::Status::empty && state.get_pin_memory(segment, false)) {
+        state.start_read(pin, segment, ReadPriority::spine);
+      }
+    } catch (const Error&) {
+      state.upkeep_failed = true;
+    }
+  }
+  return busy > 0 && !state.upkeep_failed;
+}
+
+void SpineStore::set_budget(std::uint64_t budget_bytes) {
+  state_->plan = plan_pins(state_->memory_bytes, budget_bytes);
+  state_->settle();
+}
+
+std::uint64_t SpineStore::bytes_read() const {
+  return state_->bytes_read;
+}
+
+std::uint64_t SpineStore::resident_bytes() const {
   std::uint64_t bytes = 0;
-  for (const SpineSegment& segment : segments) bytes += segment.payload_bytes;
+  for (std::size_t i = 0; i < state_->pins.size(); ++i) {
+    if (state_->pins[i].status == Place::Status::ready) bytes += state_->segments[i].payload_bytes;
+  }
   return bytes;
 }
 
-// Reads in flight that are ended before their memory goes, whatever happens.
-class ReadsInFlight {
- public:
-  ReadsInFlight(ReadQueue& queue, const LoadHooks& hooks, std::uint64_t total_bytes)
-      : queue_(queue), hooks_(hooks), total_bytes_(total_bytes) {}
-  ReadsInFlight(const ReadsInFlight&) = delete;
-  ReadsInFlight& operator=(const ReadsInFlight&) = delete;
-  ~ReadsInFlight() {
-    for (const Read& read : reads_) queue_.cancel(read.id);
-    for (const Read& read : reads_) queue_.wait(read.id, nullptr);  // does not throw after a cancel
-  }
-
-  void add(ReadId id, std::uint64_t bytes) { reads_.push_back({id, bytes}); }
-  void wait_until_at_most(std::size_t count) {
-    if (hooks_.stop != nullptr && hooks_.stop->stop_requested()) {
-      throw Error(ErrorCode::cancelled, "stopped while reading the spine");
-    }
-    while (reads_.size() > count) {
-      const Read read = reads_.front();
-      reads_.pop_front();
-      try {
-        queue_.wait(read.id, hooks_.stop);
-      } catch (const Error& error) {
-        if (error.code() == ErrorCode::cancelled) reads_.push_front(read);  // still live
-        throw;
-      }
-      done_bytes_ += read.bytes;
-      if (hooks_.progress) hooks_.progress(done_bytes_, total_bytes_);
-    }
-  }
-
- private:
-  struct Read {
-    ReadId id;
-    std::uint64_t bytes;
-  };
-
-  ReadQueue& queue_;
-  const LoadHooks& hooks_;
-  std::uint64_t total_bytes_;
-  std::uint64_t done_bytes_ = 0;
-  std::deque<Read> reads_;
-};
-
-}  // namespace
-
-SpineStore::SpineStore(const TensorIndex& index, ReadQueue& queue,
-                       const std::vector<SpineUnit>& units, const LoadHooks& hooks)
-    : state_(std::make_unique<State>()) {
-  State& state = *state_;
-  std::vector<SpineSegment> segments = plan_segments(index, units);
-  state.matrices.resize(units.size());
-  state.memory.reserve(segments.size());
-  ReadsInFlight reads(queue, hooks, payload_of(segments));
-  for (SpineSegment& segment : segments) {
-    reads.wait_until_at_most(kSegmentsInFlight - 1);
-    const Buffer& memory =
-        state.memory.emplace_back(static_cast<std::size_t>(segment.memory_bytes), "the spine");
-    reads.add(submit(index, queue, segment, memory), segment.payload_bytes);
-    const auto unit = static_cast<std::size_t>(segment.unit);
-    for (const SegmentMatrix& located : segment.matrices) {
-      const SpineMatrix& matrix = units[unit].matrices[state.matrices[unit].size()];
-      WeightMatrix view;
-      view.data = reinterpret_cast<const unsigned char*>(memory.data() + located.position);
-      view.rows = matrix.rows;
-      view.cols = matrix.cols;
-      view.format = located.format;
-      state.matrices[unit].push_back(view);
-    }
-    state.payload_bytes += segment.payload_bytes;
-    state.memory_bytes += segment.memory_bytes;
-  }
-  reads.wait_until_at_most(0);
-}
-
-SpineStore::~SpineStore() = default;
-
-LayerLease SpineStore::acquire(std::int32_t unit) const {
-  return LayerLease(&state_->matrices[static_cast<std::size_t>(unit)]);
-}
-
-std::uint64_t SpineStore::payload_bytes() const {
-  return state_->payload_bytes;
-}
-
 std::uint64_t SpineStore::memory_bytes() const {
-  return state_->memory_bytes;
+  std::uint64_t bytes = 0;
+  for (const Place& place : state_->pins) bytes += place.memory.size();
+  for (const Place& place : state_->windows) bytes += place.memory.size();
+  return bytes;
+}
+
+SpineLease::SpineLease(SpineStore* store, std::int32_t segment, std::vector<WeightMatrix> matrices)
+    : store_(store), segment_(segment), matrices_(std::move(matrices)) {}
+
+SpineLease::SpineLease(SpineLease&& other) noexcept
+    : store_(std::exchange(other.store_, nullptr)),
+      segment_(other.segment_),
+      matrices_(std::move(other.matrices_)) {}
+
+SpineLease& SpineLease::operator=(SpineLease&& other) noexcept {
+  std::swap(store_, other.store_);
+  std::swap(segment_, other.segment_);
+  std::swap(matrices_, other.matrices_);
+  return *this;
+}
+
+SpineLease::~SpineLease() {
+  if (store_ != nullptr) store_->release(segment_);
 }
 
 }  // namespace penstock

@@ -1,103 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The spine's matrices in memory. A unit (a layer, the output head) is one or more segments of at
-// most kMaxSegmentBytes, read in the order in which its matrices are used. Today every segment is
-// resident; streaming through window buffers comes behind the same interface. One owner thread;
-// matrices may be read by any thread while their lease lives.
+// The spine in memory: each segment is pinned, or streamed through one of two window buffers, the
+// next streamed one being read while the present one is used. Segments are used in order, again and
+// again: sweep after sweep. Bits do not depend on what is pinned. One owner thread; matrices may be
+// read by any thread while their lease lives.
+//
+// What is pinned is the plan's choice (pin_plan.h). Pins fill as segments pass, or by upkeep()
+// between requests, into memory that was touched in the background.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
+#include "engine/base/buffer_warmer.h"
+#include "engine/base/stop_flag.h"
 #include "engine/io/read_queue.h"
-#include "engine/weights/tensor_index.h"
+#include "engine/weights/pin_plan.h"
+#include "engine/weights/spine_segments.h"
 #include "kernels/formats.h"
 
 namespace penstock {
 
-inline constexpr std::uint64_t kMaxSegmentBytes = 1'300'000'000;
+class SpineStore;
 
-// Rows [row_begin, row_begin + rows) of the tensor `name`, which is [tensor_rows][cols].
-struct SpineMatrix {
-  std::string name;
-  std::int32_t tensor_rows;
-  std::int32_t cols;
-  std::int32_t row_begin;
-  std::int32_t rows;
-};
-
-// What the model wants together, in order of use.
-struct SpineUnit {
-  std::string name;  // for messages and plan: "layer 3", "lm_head"
-  std::vector<SpineMatrix> matrices;
-};
-
-// The whole tensor as one SpineMatrix, or cut by rows into pieces of at most kMaxSegmentBytes.
-std::vector<SpineMatrix> spine_matrices(const TensorIndex& index, const std::string& name,
-                                        std::int32_t rows, std::int32_t cols);
-
-// One piece of a tensor's bytes at its place in a segment.
-struct SegmentMatrix {
-  std::uint64_t offset;  // absolute, in the source
-  std::uint64_t bytes;
-  std::uint64_t position;  // of the first byte in the segment's memory
-  std::uint32_t source;
-  WeightFormat format;
-};
-
-struct SpineSegment {
-  std::int32_t unit;
-  std::int32_t first_matrix;  // of the unit
-  std::vector<SegmentMatrix> matrices;
-  std::uint64_t payload_bytes;
-  std::uint64_t memory_bytes;  // with the pages that widen its reads
-};
-
-// Checks every matrix against the index and packs them, in order of use, into segments; a segment
-// never crosses a unit. Neighbours in the file become one read.
-// Throws Error(model) naming file, tensor, expected and found.
-std::vector<SpineSegment> plan_segments(const TensorIndex& index,
-                                        const std::vector<SpineUnit>& units);
-
-// Keeps a unit's matrices in memory. Move-only.
-class LayerLease {
+// Keeps a segment's matrices in memory. Move-only.
+class SpineLease {
  public:
-  // Matrix i of the unit, in order of use. With streaming, asking for a matrix of the next segment
-  // ends the life of the views of the one before.
-  const WeightMatrix& matrix(std::size_t i) const { return (*matrices_)[i]; }
+  SpineLease(SpineLease&& other) noexcept;
+  SpineLease& operator=(SpineLease&& other) noexcept;
+  SpineLease(const SpineLease&) = delete;
+  SpineLease& operator=(const SpineLease&) = delete;
+  ~SpineLease();
+  // Matrix i of the unit, in order of use.
+  const WeightMatrix& matrix(std::size_t i) const { return matrices_[i]; }
 
  private:
   friend class SpineStore;
-  explicit LayerLease(const std::vector<WeightMatrix>* matrices) : matrices_(matrices) {}
-  const std::vector<WeightMatrix>* matrices_;
-};
-
-// What goes on while weights are read.
-struct LoadHooks {
-  const StopFlag* stop = nullptr;  // ends the load with Error(cancelled)
-  // Called by the loading thread as bytes arrive; may be empty.
-  std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)> progress{};
+  SpineLease(SpineStore* store, std::int32_t segment, std::vector<WeightMatrix> matrices);
+  SpineStore* store_;
+  std::int32_t segment_;
+  std::vector<WeightMatrix> matrices_;
 };
 
 class SpineStore {
  public:
-  // Reads every segment into memory. Index and queue outlive the store.
-  // Throws Error(io), Error(memory); Error(cancelled) when hooks.stop is set meanwhile.
-  SpineStore(const TensorIndex& index, ReadQueue& queue, const std::vector<SpineUnit>& units,
-             const LoadHooks& hooks);
+  // Reads nothing yet. Queue and warmer outlive the store. Two windows are taken even where the
+  // budget is below spine_floor().
+  SpineStore(std::vector<SpineSegment> segments, ReadQueue& queue, BufferWarmer& warmer,
+             std::uint64_t budget_bytes);
+  ~SpineStore();  // no lease lives
   SpineStore(const SpineStore&) = delete;
   SpineStore& operator=(const SpineStore&) = delete;
-  ~SpineStore();
 
-  LayerLease acquire(std::int32_t unit) const;
+  // Waits for the segment and starts to read those that follow. At most two leases live, of
+  // segments that follow one another. Throws Error(io) naming segment and file, Error(memory);
+  // Error(cancelled) as soon as `stop` (may be null) is set. After a throw it may be called again.
+  SpineLease acquire(std::int32_t segment, const StopFlag* stop);
 
-  std::uint64_t payload_bytes() const;  // of all matrices
-  std::uint64_t memory_bytes() const;   // that they take
+  // Between requests: reads what should be pinned and is not, without waiting. Returns whether
+  // there is more to do soon.
+  bool upkeep();
+
+  // Takes effect at once but for leased segments and reads in flight, which go when they end.
+  void set_budget(std::uint64_t budget_bytes);
+
+  std::uint64_t bytes_read() const;      // payload that has landed, so far
+  std::uint64_t resident_bytes() const;  // payload that is pinned and landed
+  std::uint64_t memory_bytes() const;    // taken: pins and windows
 
  private:
+  friend class SpineLease;
+  void release(std::int32_t segment) noexcept;
+
   struct State;
   std::unique_ptr<State> state_;
 };

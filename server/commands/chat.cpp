@@ -154,7 +154,7 @@ class ChatCommand : public Command {
   int run() override {
     const EngineOptions options = start(settings_.resolve());
     const ModelText text = load_model_text(options.model.dir);
-    Engine engine = load_engine(options);
+    Engine engine(options);
     count_interrupts();
     Chat(engine, text, chat_.conversation(), max_tokens_, *options.model.stop).run();
     return 0;

@@ -51,7 +51,7 @@ class LogitsCommand : public Command {
     FloatFile logits(logits_path_);
     std::optional<FloatFile> layers;
     if (request.layer_outputs) layers.emplace(layers_path_);
-    Engine engine = load_engine(options);
+    Engine engine(options);
     const auto stopped = [&options] { return options.model.stop->stop_requested(); };
     generate(engine, std::move(request), stopped, [&](const GenerationEvent& event) {
       if (const auto* rows = std::get_if<PromptLogitsEvent>(&event)) logits.write(rows->logits);

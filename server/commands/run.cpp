@@ -127,7 +127,7 @@ class RunCommand : public Command {
     const ModelText text = load_model_text(options.model.dir);
     Conversation conversation = chat_.conversation();
     conversation.messages.push_back(text_message(Role::user, prompt));
-    Engine engine = load_engine(options);
+    Engine engine(options);
     ReplyPrinter printer;
     const Answer result = answer(engine, text, conversation, max_tokens_or(kAllTokens),
                                  stopped_by(options), [&](const Delta& delta) {
@@ -192,7 +192,7 @@ class RunCommand : public Command {
                        const OnToken& on_token) const {
     request.max_tokens = max_tokens_or(kContinuationTokens);
     request.ignore_stop = ignore_stop_;
-    Engine engine = load_engine(options);
+    Engine engine(options);
     return generate(engine, std::move(request), stopped_by(options),
                     [&on_token](const GenerationEvent& event) {
                       if (const auto* token = std::get_if<TokenEvent>(&event)) {

@@ -12,7 +12,6 @@
 #include <variant>
 
 #include "engine/base/error.h"
-#include "engine/weights/memory_plan.h"
 #include "server/commands/signals.h"
 #include "server/commands/terminal.h"
 
@@ -42,17 +41,6 @@ EngineOptions start(const Config& config) {
   options.model.dir = model_folder(config);
   options.model.stop = &stop_on_signals();
   return options;
-}
-
-Engine load_engine(const EngineOptions& options) {
-  StatusLine status;
-  EngineOptions watched = options;
-  watched.model.progress = [&status](std::uint64_t done_bytes, std::uint64_t total_bytes) {
-    if (status.due()) {
-      status.show("loading: " + format_bytes(done_bytes) + " of " + format_bytes(total_bytes));
-    }
-  };
-  return Engine(watched);
 }
 
 DoneEvent generate(Engine& engine, GenerationRequest request, const Stopped& stopped,

@@ -18,9 +18,6 @@ void set_up_logging(const Config& config, const char* level);
 // is no such model.
 EngineOptions start(const Config& config);
 
-// An engine; on a terminal, with a line that says how far the load is. Throws what Engine throws.
-Engine load_engine(const EngineOptions& options);
-
 using Stopped = std::function<bool()>;  // polled several times a second
 
 // Submits `request` and hands its events to `on_event` until it is done; returns the last one. On a

@@ -72,6 +72,21 @@ TEST_P(BitsTest, DoNotDependOnExpertSlots) {
   }
 }
 
+// From everything streamed to everything pinned.
+TEST_P(BitsTest, DoNotDependOnTheBudgetOfTheSpine) {
+  ModelOptions some = options();
+  some.memory.chunk_tokens = static_cast<std::int32_t>(prompt_.size());
+  some.memory.expert_slots = 3;
+  const MemoryPlan plan = plan_model(some).memory;
+  for (const std::uint64_t eighths : {0U, 1U, 3U, 5U, 8U}) {
+    some.memory.budget_bytes = plan.floor_bytes + 2 * plan.all_spine_bytes * eighths / 8;
+    const auto model = load_model(some);
+    const std::string what = std::to_string(eighths) + " eighths more than the floor";
+    expect_same_bits(run_prompt(*model, prompt_, prompt_.size()), whole_, what);
+    expect_same_bits(run_prompt(*model, prompt_, 5), whole_, what + ", again");
+  }
+}
+
 TEST_P(BitsTest, DoNotDependOnWhatElseIsInTheSweep) {
   std::vector<Token> other(prompt_.rbegin(), prompt_.rend());
   other.resize(other.size() / 2);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is asked of the drive, exactly: distinct experts that were not cached, and a page more a
-// read.
+// What is asked of the drive, exactly: distinct experts that were not cached, segments of the spine
+// that are not pinned, and a page more a read.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,6 +25,14 @@ class ExpertAccountingTest : public ::testing::TestWithParam<std::string> {
     options.memory.expert_slots = slots;
     return load_model(options);
   }
+  static const std::vector<SpineSegment>& segments(const Model& model) {
+    return dynamic_cast<const KimiModel&>(model).parts().files.segments;
+  }
+  static std::uint64_t spine_payload(const Model& model) {
+    std::uint64_t bytes = 0;
+    for (const SpineSegment& segment : segments(model)) bytes += segment.payload_bytes;
+    return bytes;
+  }
   // At most a page per read; where a drive takes no less than pages, experts of these sizes touch
   // part of one at either end.
   std::uint64_t widening() const {
@@ -38,11 +46,15 @@ class ExpertAccountingTest : public ::testing::TestWithParam<std::string> {
   static std::size_t distinct(std::span<const Token> ids) {
     return std::set<Token>(ids.begin(), ids.end()).size();
   }
-  void expect_exact(const ModelStats& stats, std::uint64_t reads) const {
+  // With the whole spine pinned: its segments are read once.
+  void expect_exact(const Model& model, std::uint64_t reads) const {
+    const ModelStats stats = model.stats();
     EXPECT_EQ(stats.expert_reads, reads);
     EXPECT_EQ(stats.expert_bytes, reads * plan_.expert_bytes);
     EXPECT_GE(stats.drive_bytes, stats.expert_bytes + stats.spine_bytes);
-    EXPECT_LE(stats.drive_bytes, stats.expert_bytes + stats.spine_bytes + reads * widening());
+    std::uint64_t all_reads = reads;
+    for (const SpineSegment& segment : segments(model)) all_reads += segment.reads.size();
+    EXPECT_LE(stats.drive_bytes, stats.expert_bytes + stats.spine_bytes + all_reads * widening());
   }
 
   std::vector<Token> prompt_;
@@ -53,23 +65,23 @@ TEST_P(ExpertAccountingTest, ASweepReadsEachDistinctExpertOnce) {
   const auto model = load(all_slots());
   run_prompt(*model, prompt_, prompt_.size());
   const ModelStats first = model->stats();
-  expect_exact(first, first.expert_reads);
+  expect_exact(*model, first.expert_reads);
   EXPECT_EQ(first.expert_hits, 0U);
   EXPECT_GE(first.expert_reads, static_cast<std::uint64_t>(plan_.moe_layers * plan_.top_k));
   EXPECT_LE(first.expert_reads, static_cast<std::uint64_t>(all_slots()));
-  EXPECT_EQ(first.spine_bytes,
-            distinct(prompt_) * static_cast<std::size_t>(model->info().hidden) * 2);
+  const std::uint64_t rows = distinct(prompt_) * static_cast<std::size_t>(model->info().hidden) * 2;
+  EXPECT_EQ(first.spine_bytes, spine_payload(*model) + rows);
 
   // All of them are cached now: nothing but embedding rows is read, every use is a hit.
   run_prompt(*model, prompt_, prompt_.size());
-  const ModelStats second = model->stats();
-  expect_exact(second, first.expert_reads);
-  EXPECT_EQ(second.expert_hits, first.expert_reads);
+  expect_exact(*model, first.expert_reads);
+  EXPECT_EQ(model->stats().expert_hits, first.expert_reads);
+  EXPECT_EQ(model->stats().spine_bytes, first.spine_bytes + rows);
 
   // One slot: the same distinct experts, each read once, none found.
   const auto small = load(1);
   run_prompt(*small, prompt_, prompt_.size());
-  expect_exact(small->stats(), first.expert_reads);
+  expect_exact(*small, first.expert_reads);
   EXPECT_EQ(small->stats().expert_hits, 0U);
 }
 
@@ -80,7 +92,21 @@ TEST_P(ExpertAccountingTest, TokenByTokenWithoutCacheReadsTopKPerLayer) {
   const auto per_token = static_cast<std::uint64_t>(plan_.moe_layers * plan_.top_k);
   const ModelStats stats = model->stats();
   EXPECT_EQ(stats.expert_reads + stats.expert_hits, 5 * per_token);
-  expect_exact(stats, stats.expert_reads);
+  expect_exact(*model, stats.expert_reads);
+}
+
+// At the floor no segment stays: every sweep reads each of them once.
+TEST_P(ExpertAccountingTest, AtTheFloorEverySweepStreamsTheSpine) {
+  ModelOptions options = oracle_options(GetParam());
+  options.memory.chunk_tokens = 1;
+  options.memory.budget_bytes = plan_model(options).memory.floor_bytes;
+  const auto model = load_model(options);
+  const std::span<const Token> tokens(prompt_.data(), 4);
+  run_prompt(*model, tokens, 1);
+  const std::uint64_t row = static_cast<std::size_t>(model->info().hidden) * 2;
+  EXPECT_EQ(model->stats().spine_bytes, 4 * (spine_payload(*model) + row));
+  EXPECT_LE(dynamic_cast<const KimiModel&>(*model).parts().spine.memory_bytes(),
+            plan_model(options).memory.spine_bytes);
 }
 
 TEST_P(ExpertAccountingTest, TwoSequencesInOneSweepShareTheirExperts) {

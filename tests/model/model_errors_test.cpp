@@ -53,8 +53,26 @@ class ModelFaultsTest : public ::testing::TestWithParam<std::string> {
   std::vector<float> whole_;
 };
 
+TEST_P(ModelFaultsTest, AFailingSpineIsOneErrorAndTheNextRunIsRight) {
+  FaultyModel faulty(GetParam());
+  faulty.all([&](FaultySource& source) {
+    if (source.name().starts_with("model-00003")) source.inject({.fault = Fault::eio});
+  });
+  try {
+    run_prompt(faulty.model(), prompt_, prompt_.size());
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_TRUE(std::string(error.what()).starts_with("layer 2 attention: model-00003"))
+        << error.what();
+  }
+  faulty.all([](FaultySource& source) { source.clear_faults(); });
+  expect_same_bits(run_prompt(faulty.model(), prompt_, prompt_.size()), whole_, "after the fault");
+}
+
 TEST_P(ModelFaultsTest, ReadsThatFailForeverAreOneErrorAndTheNextRunIsRight) {
   FaultyModel faulty(GetParam());
+  run_prompt(faulty.model(), prompt_, prompt_.size());  // pins the spine
   for (const Fault fault : {Fault::eio, Fault::short_read}) {
     faulty.all([&](FaultySource& source) {
       const bool is_layer_2 = source.name().starts_with("model-00003");

@@ -10,7 +10,7 @@ constexpr std::uint64_t kGb = 1'000'000'000;
 
 // Numbers of the size of K3's.
 MemoryNeeds k3_needs() {
-  return {.spine_bytes = 112 * kGb,
+  return {.spine_segments = std::vector<std::uint64_t>(112, kGb),
           .vector_bytes = 50'000'000,
           .state_bytes = 930'000'000,
           .latent_bytes_per_token = 55'296,
@@ -29,7 +29,7 @@ std::uint64_t sum(const MemoryPlan& plan) {
 
 TEST(MemoryPlan, FloorHoldsOneTokenAndTopKExperts) {
   const MemoryNeeds needs = k3_needs();
-  const std::uint64_t floor = 112 * kGb + 50'000'000 + 930'000'000 + 55'296ULL * 32'768 +
+  const std::uint64_t floor = 2 * kGb + 50'000'000 + 930'000'000 + 55'296ULL * 32'768 +
                               100'000'000 + 258'048 + 200'000'000 + 16ULL * 17'551'360;
   const MemoryPlan plan = plan_memory(needs, {.budget_bytes = floor, .context_tokens = 32'768});
   EXPECT_TRUE(plan.fits);
@@ -41,8 +41,25 @@ TEST(MemoryPlan, FloorHoldsOneTokenAndTopKExperts) {
   EXPECT_EQ(less.floor_bytes, floor);
 }
 
+TEST(MemoryPlan, PinsComeBeforeSlots) {
+  const MemoryNeeds needs = k3_needs();
+  MemoryOptions options{.budget_bytes = 64 * kGb, .chunk_tokens = 1};
+  MemoryPlan plan = plan_memory(needs, options);
+  EXPECT_EQ(plan.spine_bytes, 62 * kGb);
+  EXPECT_EQ(plan.all_spine_bytes, 112 * kGb);
+  // What is too small for another pin goes to slots.
+  EXPECT_GT(plan.expert_slots, 16);
+  EXPECT_LT(plan.expert_bytes, kGb);
+  EXPECT_LE(sum(plan), options.budget_bytes);
+  options.budget_bytes = 150 * kGb;
+  plan = plan_memory(needs, options);
+  EXPECT_EQ(plan.spine_bytes, 112 * kGb);
+  EXPECT_GT(plan.expert_bytes, 36 * kGb);
+}
+
 TEST(MemoryPlan, SweepTakesAQuarterOfTheRestAndSlotsTheRemainder) {
   MemoryNeeds needs = k3_needs();
+  needs.spine_segments = {};
   const MemoryPlan floor = plan_memory(needs, {.budget_bytes = 200 * kGb});
   const std::uint64_t extra = 400 * needs.scratch_bytes_per_token;
   const MemoryPlan plan = plan_memory(needs, {.budget_bytes = floor.floor_bytes + extra});
@@ -77,12 +94,14 @@ TEST(MemoryPlan, SweepAndSlotsHaveAnEnd) {
 
 TEST(MemoryPlan, HonoursWhatIsAskedForOrRefuses) {
   const MemoryNeeds needs = k3_needs();
-  MemoryOptions options{.budget_bytes = 120 * kGb, .chunk_tokens = 7, .expert_slots = 1};
+  MemoryOptions options{.budget_bytes = 10 * kGb, .chunk_tokens = 7, .expert_slots = 1};
   MemoryPlan plan = plan_memory(needs, options);
   EXPECT_TRUE(plan.fits);
   EXPECT_EQ(plan.chunk_tokens, 7);
   EXPECT_EQ(plan.expert_slots, 1);
-  EXPECT_EQ(plan.floor_bytes, sum(plan));
+  options.budget_bytes = plan.floor_bytes;
+  EXPECT_EQ(sum(plan_memory(needs, options)), plan.floor_bytes);
+  options.budget_bytes = 10 * kGb;
 
   options.expert_slots = 1000;  // 17.6 GB
   plan = plan_memory(needs, options);
@@ -104,7 +123,7 @@ TEST(MemoryPlan, DoesNotWrapAround) {
   needs.latent_bytes_per_token = UINT64_MAX / 2;
   EXPECT_FALSE(plan_memory(needs, {.budget_bytes = 200 * kGb, .context_tokens = 1'000'000}).fits);
   needs = k3_needs();
-  needs.spine_bytes = UINT64_MAX - 5;
+  needs.spine_segments = {UINT64_MAX - 5};
   const MemoryPlan plan = plan_memory(needs, {.budget_bytes = 200 * kGb});
   EXPECT_FALSE(plan.fits);
   EXPECT_EQ(plan.floor_bytes, UINT64_MAX);
@@ -113,7 +132,7 @@ TEST(MemoryPlan, DoesNotWrapAround) {
 }
 
 TEST(MemoryPlan, PlansAModelWithoutExperts) {
-  const MemoryPlan plan = plan_memory({.spine_bytes = 10}, {.budget_bytes = 100'000});
+  const MemoryPlan plan = plan_memory({.spine_segments = {10}}, {.budget_bytes = 100'000});
   EXPECT_TRUE(plan.fits);
   EXPECT_EQ(plan.expert_slots, 0);
   EXPECT_EQ(plan.chunk_tokens, kMaxSweepTokens);
@@ -123,7 +142,7 @@ TEST(MemoryPlan, DescribesTheSum) {
   const MemoryPlan plan = plan_memory(
       k3_needs(), {.budget_bytes = 120 * kGb, .context_tokens = 32'768, .chunk_tokens = 7});
   const std::string text = describe_plan(plan);
-  EXPECT_NE(text.find("spine               112 GB\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("spine               112 GB  all of it\n"), std::string::npos) << text;
   EXPECT_NE(text.find("7 tokens per sweep"), std::string::npos) << text;
   EXPECT_NE(text.find(std::to_string(plan.expert_slots) + " experts"), std::string::npos) << text;
   EXPECT_NE(text.find("budget              120 GB\n"), std::string::npos) << text;
@@ -131,16 +150,17 @@ TEST(MemoryPlan, DescribesTheSum) {
 
 TEST(MemoryPlan, DescribesTheShortageInOneLine) {
   const MemoryPlan plan =
-      plan_memory(k3_needs(), {.budget_bytes = 24 * kGb, .context_tokens = 32'768});
-  EXPECT_EQ(describe_shortage(plan),
-            "needs at least 115 GB (spine 112 GB + small tensors 50.0 MB + sequence state 930 MB + "
-            "latents 1.81 GB + scratch 100 MB + process 200 MB + expert slots 281 MB) but the "
-            "budget is 24.0 GB; raise the budget, or ask for a shorter context, a shorter sweep or "
-            "fewer expert slots");
+      plan_memory(k3_needs(), {.budget_bytes = 4 * kGb, .context_tokens = 32'768});
+  EXPECT_EQ(
+      describe_shortage(plan),
+      "needs at least 5.37 GB (spine 2.00 GB + small tensors 50.0 MB + sequence state 930 MB + "
+      "latents 1.81 GB + scratch 100 MB + process 200 MB + expert slots 281 MB) but the "
+      "budget is 4.00 GB; raise the budget, or ask for a shorter context, a shorter sweep or "
+      "fewer expert slots");
 }
 
 TEST(MemoryPlan, ShowsANearMissInBytes) {
-  MemoryNeeds needs{.spine_bytes = 1'000'000'001};
+  MemoryNeeds needs{.spine_segments = {1'000'000'001}};
   const std::string text = describe_shortage(plan_memory(needs, {.budget_bytes = kGb}));
   EXPECT_NE(text.find("needs at least 1000000001 B"), std::string::npos) << text;
   EXPECT_NE(text.find("the budget is 1000000000 B"), std::string::npos) << text;
