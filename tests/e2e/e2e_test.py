@@ -235,6 +235,55 @@ class Plan(EndToEnd):
         self.assertGreater(plan["memory"]["floor_bytes"], plan["memory"]["budget_bytes"])
 
 
+class Bench(EndToEnd):
+    QUICK = ("--record-bytes", "64K", "--seconds", "0.002")
+
+    def bench(self, *arguments):
+        """What bench disk prints, where a rate can be had at all."""
+        done = self.penstock.run("bench", "disk", *self.QUICK, *arguments)
+        if re.search("direct reads are refused|a cache delivered|does not say", done.stderr):
+            self.assertEqual(done.returncode, 1)
+            self.skipTest(done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def test_a_scratch_file_gives_a_rate_and_is_gone(self):
+        folder = self.penstock.home / "drive"
+        folder.mkdir()
+        rate = json.loads(self.bench("--dir", folder, "--json").stdout)
+        self.assertEqual(list(rate),
+                         ["record_bytes", "file_system", "depths", "gb_per_s", "depth"])
+        self.assertEqual(rate["record_bytes"], 65536)
+        self.assertEqual([row["depth"] for row in rate["depths"]], [1, 2, 4, 8, 16])
+        best = max(rate["depths"], key=lambda row: row["gb_per_s"])
+        self.assertEqual((rate["depth"], rate["gb_per_s"]), (best["depth"], best["gb_per_s"]))
+        self.assertGreater(rate["gb_per_s"], 0)
+        self.assertEqual(list(folder.iterdir()), [])
+
+    def test_files_that_are_too_small_or_have_holes_are_named(self):
+        model = self.penstock.home / "model"
+        model.mkdir()
+        shard = model / "model.safetensors"
+        for content, hole, says in [(b"x", 0, "hold 0 records, expected at least 240"),
+                                    (b"x", 1 << 26, "model.safetensors: is sparse or compressed")]:
+            shard.write_bytes(content)
+            os.truncate(shard, len(content) + hole)
+            done = self.bench("--model", model)
+            self.assertIn(says, done.stderr)
+            self.assertIn("writing a scratch file", done.stderr)
+            self.assertRegex(done.stdout, r"best: \d+\.\d\d GB/s with \d+ in flight\n\Z")
+        self.assertEqual(list(model.iterdir()), [shard])
+
+    def test_usage(self):
+        self.fail_with("bench", says=r"; see penstock bench --help$")
+        self.fail_with("bench", "disk", "--record-bytes", "0",
+                       says=r"--record-bytes: 0: .*; see penstock bench disk --help$")
+        self.fail_with("bench", "disk", "--dir", "a", "--model", "b",
+                       says=r"--dir.*--model|--model.*--dir")
+        self.fail_with("bench", "disk", "--dir", self.penstock.home / "none", says=r"none: No such")
+        self.assertIn("Examples", self.succeed("bench", "disk", "--help"))
+
+
 class BadModel(EndToEnd):
     def refuse(self, folder, says, *arguments):
         for command in (["run", "--ids", "1,2"], ["plan"],
