@@ -2,15 +2,14 @@
 #include "engine/weights/spine_segments.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
-#include <cstring>
 #include <functional>
 #include <iterator>
 
 #include "engine/base/buffer.h"
 #include "engine/base/error.h"
 #include "engine/io/read_queue.h"
+#include "engine/weights/sidecar.h"
 
 namespace penstock {
 namespace {
@@ -57,64 +56,27 @@ SegmentMatrix locate_published(const TensorIndex& index, const SpineMatrix& matr
           .format = format};
 }
 
-SegmentMatrix locate_int8(const TensorIndex& sidecar, const TensorInfo& data,
-                          const SpineMatrix& matrix) {
-  const TensorInfo& scales = sidecar.get(matrix.name + ".int8_scale");
+// The matrix as the sidecar has it. A cut bf12 matrix needs the pieces of the whole one.
+SegmentMatrix locate_recoded(const TensorIndex& sidecar, const TensorInfo& data,
+                             WeightFormat format, const SpineMatrix& matrix) {
+  const TensorInfo& scales = sidecar.get(sidecar_scales_name(matrix.name, format));
+  const bool bf12 = format == WeightFormat::bf12;
   return {.data = items(sidecar, data, matrix.row_begin, matrix.rows,
-                        static_cast<std::uint64_t>(matrix.cols)),
-          .scales = items(sidecar, scales, matrix.row_begin, matrix.rows, sizeof(float)),
+                        row_data_bytes(format, matrix.cols)),
+          .scales = bf12 ? items(sidecar, scales, 0, scales.shape[0], kBf12PieceBytes)
+                         : items(sidecar, scales, matrix.row_begin, matrix.rows, sizeof(float)),
           .rows = matrix.rows,
           .cols = matrix.cols,
-          .format = WeightFormat::int8_rows};
-}
-
-// Where row `row` of a bf12 tensor begins, relative to its first.
-std::uint64_t row_offset(const TensorIndex& sidecar, const TensorInfo& offsets, std::int64_t row) {
-  std::array<std::byte, sizeof(std::int64_t)> bytes{};
-  sidecar.source(offsets.source)
-      .read(offsets.offset + static_cast<std::uint64_t>(row) * bytes.size(), bytes);
-  std::int64_t offset = 0;
-  std::memcpy(&offset, bytes.data(), bytes.size());
-  return static_cast<std::uint64_t>(offset);
-}
-
-SegmentMatrix locate_bf12(const TensorIndex& sidecar, const TensorInfo& data,
-                          const SpineMatrix& matrix) {
-  const TensorInfo& offsets = sidecar.get(matrix.name + ".bf12_rows");
-  const std::int64_t end_row = std::int64_t{matrix.row_begin} + matrix.rows;
-  // The ends of a whole tensor are known; a piece costs two small reads.
-  const std::uint64_t begin =
-      matrix.row_begin == 0 ? 0 : row_offset(sidecar, offsets, matrix.row_begin);
-  const std::uint64_t end =
-      end_row == matrix.tensor_rows ? data.bytes : row_offset(sidecar, offsets, end_row);
-  if (begin > end || end > data.bytes) {
-    throw Error(ErrorCode::model, sidecar.source(offsets.source).name() + ": tensor " +
-                                      matrix.name + ".bf12_rows: rows " +
-                                      std::to_string(matrix.row_begin) + " to " +
-                                      std::to_string(end_row) + " lie at " + std::to_string(begin) +
-                                      " to " + std::to_string(end) + ", expected inside of " +
-                                      std::to_string(data.bytes) + " bytes");
-  }
-  SegmentPart rows = items(sidecar, data, 0, 1, end - begin);
-  rows.offset += begin;
-  return {.data = rows,
-          .scales = items(sidecar, offsets, matrix.row_begin, std::int64_t{matrix.rows} + 1,
-                          sizeof(std::int64_t)),
-          .rows = matrix.rows,
-          .cols = matrix.cols,
-          .format = WeightFormat::bf12};
+          .format = format};
 }
 
 SegmentMatrix locate(const SpineFiles& files, const SpineMatrix& matrix) {
   assert(matrix.row_begin >= 0 && matrix.rows >= 1 &&
          matrix.rows <= matrix.tensor_rows - matrix.row_begin);
-  if (files.sidecar != nullptr) {
-    if (const TensorInfo* bf12 = files.sidecar->find(matrix.name + ".bf12")) {
-      return locate_bf12(*files.sidecar, *bf12, matrix);
-    }
-    if (const TensorInfo* int8 = files.sidecar->find(matrix.name + ".int8")) {
-      return locate_int8(*files.sidecar, *int8, matrix);
-    }
+  for (const WeightFormat format : {WeightFormat::bf12, WeightFormat::int8_rows}) {
+    if (files.sidecar == nullptr) break;
+    const TensorInfo* data = files.sidecar->find(sidecar_data_name(matrix.name, format));
+    if (data != nullptr) return locate_recoded(*files.sidecar, *data, format, matrix);
   }
   return locate_published(*files.published, matrix);
 }
@@ -194,11 +156,15 @@ std::vector<WeightMatrix> segment_views(const SpineSegment& segment, const std::
                            : reinterpret_cast<const unsigned char*>(memory + part.position);
   };
   for (const SegmentMatrix& matrix : segment.matrices) {
-    views.push_back({.data = at(matrix.data),
-                     .scales = at(matrix.scales),
-                     .rows = matrix.rows,
-                     .cols = matrix.cols,
-                     .format = matrix.format});
+    views.push_back(
+        {.data = at(matrix.data),
+         .scales = at(matrix.scales),
+         .rows = matrix.rows,
+         .cols = matrix.cols,
+         .format = matrix.format,
+         .pieces = matrix.format == WeightFormat::bf12
+                       ? static_cast<std::uint32_t>(matrix.scales.bytes / kBf12PieceBytes)
+                       : 0});
   }
   return views;
 }

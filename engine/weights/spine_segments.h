@@ -48,7 +48,7 @@ struct SegmentPart {
 
 struct SegmentMatrix {
   SegmentPart data;
-  SegmentPart scales;  // int8: a scale per row; bf12: the offsets of the rows
+  SegmentPart scales;  // int8: of its rows; bf12: the pieces of the whole tensor
   std::int32_t rows;
   std::int32_t cols;
   WeightFormat format;
