@@ -227,6 +227,27 @@ class Plan(EndToEnd):
             self.assertEqual(plan["all_expert_bytes"],
                              plan["expert_bytes"] * plan["experts"] * plan["moe_layers"])
 
+    def test_needs_no_weights_for_published_models(self):
+        for model, layers, experts, file_bytes in (
+                ("kimi-k3", 93, 896, 1_560_936_091_448), ("kimi-linear", 27, 256, 98_247_500_000)):
+            text = self.succeed("plan", "--model", model, "--ram", "100M")
+            self.assertIn("planned without weights", text.splitlines()[0])
+            self.assertIn("does not fit", text.splitlines()[-1])
+            plan = json.loads(self.succeed("plan", "--model", model, "--ram", "100M", "--json"))
+            self.assertIs(plan["without_weights"], True)
+            self.assertEqual((plan["layers"], plan["experts"]), (layers, experts))
+            self.assertAlmostEqual(plan["file_bytes"] / file_bytes, 1, places=4)
+        self.fail_with("run", "hello", "--model", "kimi-k3", says=r"no model kimi-k3")
+
+    def test_a_folder_goes_before_the_published_configuration(self):
+        models = self.penstock.home / "models"
+        models.mkdir()
+        copy_model("k3-a", models / "kimi-k3")
+        plan = json.loads(self.succeed("plan", "--models-dir", models, "--model", "kimi-k3",
+                                       "--ram", "1G", "--json"))
+        self.assertIs(plan["without_weights"], False)
+        self.assertEqual(plan["layers"], model_config("k3-a")["num_hidden_layers"])
+
     def test_says_when_it_does_not_fit(self):
         text = self.succeed("plan", "--model", ORACLES / "k3-a", "--ram", "1M")
         self.assertRegex(text.splitlines()[-1], r"^does not fit: needs at least .* budget")
