@@ -154,6 +154,7 @@ std::vector<ShardName> shards_of_folders(const std::vector<std::string>& model_d
                 join(model_dirs) + ": has neither " + kIndexFile + " nor a *.safetensors file");
   }
   std::vector<ShardName> shards;
+  shards.reserve(files.size());
   for (const std::string& file : files) shards.push_back({file, std::nullopt});
   return shards;
 }
@@ -234,6 +235,13 @@ void add_tensor(const SafetensorsEntry& entry, std::uint32_t source, Shard& shar
   shard.expert_tensors.push_back(*expert);
 }
 
+void check_copy(const ByteSource& copy, const std::string& path, const ByteSource& first,
+                const std::string& first_path) {
+  if (copy.size() == first.size()) return;
+  throw Error(ErrorCode::model, path + ": has " + std::to_string(copy.size()) + " bytes, but " +
+                                    first_path + " has " + std::to_string(first.size()));
+}
+
 // The file in every folder that has it.
 std::unique_ptr<ByteSource> open_copies(const std::vector<std::string>& model_dirs,
                                         const std::string& file, const SourceOpener& opener) {
@@ -246,11 +254,7 @@ std::unique_ptr<ByteSource> open_copies(const std::vector<std::string>& model_di
     if (!fs::exists(path, error)) continue;
     copies.push_back(opener(path));
     if (first_path.empty()) first_path = path;
-    if (copies.back()->size() != copies.front()->size()) {
-      throw Error(ErrorCode::model, path + ": has " + std::to_string(copies.back()->size()) +
-                                        " bytes, but " + first_path + " has " +
-                                        std::to_string(copies.front()->size()));
-    }
+    check_copy(*copies.back(), path, *copies.front(), first_path);
   }
   if (copies.empty()) {
     throw Error(ErrorCode::model, file + ": is in none of the folders " + join(model_dirs));
