@@ -95,11 +95,10 @@ struct Bf12Row {
   static constexpr ptrdiff_t kBlockBytes = 48;  // and a base byte for four
   static constexpr ptrdiff_t kFullBytes = 4 * kBlockBytes + 1;
   const unsigned char* data;
-  const unsigned char* extra;  // WeightMatrix::scales
-  uint32_t extras;
+  const WeightMatrix* matrix;
   int32_t blocks;  // of 32 columns, with the last part of one
   Bf12Row(const WeightMatrix& w, ptrdiff_t r)
-      : extra(w.scales), extras(w.pieces), blocks((w.cols + kLaneBlockCols - 1) / kLaneBlockCols) {
+      : matrix(&w), blocks((w.cols + kLaneBlockCols - 1) / kLaneBlockCols) {
     data = w.data + r * ((blocks + 3) / 4 + blocks * kBlockBytes);
   }
 
@@ -155,9 +154,9 @@ struct Bf12Row {
     if (j < in_place) return Bf16Row::widen(_mm512_loadu_si512(p + 5 + j * kBf12PieceBytes));
     uint32_t first = 0;
     __builtin_memcpy(&first, p + 1, sizeof first);
-    const ptrdiff_t index = static_cast<ptrdiff_t>(first) + j - in_place;
-    if (index >= static_cast<ptrdiff_t>(extras)) return {Ops::set(kNan), Ops::set(kNan)};
-    return Bf16Row::widen(_mm512_loadu_si512(extra + index * kBf12PieceBytes));
+    const int64_t index = static_cast<int64_t>(first) - matrix->first_piece + j - in_place;
+    if (index < 0 || index >= matrix->pieces) return {Ops::set(kNan), Ops::set(kNan)};
+    return Bf16Row::widen(_mm512_loadu_si512(matrix->scales + index * kBf12PieceBytes));
   }
   Pair block(ptrdiff_t b) const {
     const unsigned char* p = data + b / 4 * kFullBytes;

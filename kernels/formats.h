@@ -49,12 +49,14 @@ struct WeightMatrix {
                                           // byte j = columns 2j (low nibble) and 2j + 1 (high);
                                           // bf12: [rows][row_data_bytes]
   const unsigned char* scales = nullptr;  // int8: float [rows]; mxfp4: [rows][cols / 32];
-                                          // bf12: [pieces][64], of the whole matrix also when
-                                          // `data` begins at a later row; else null
+                                          // bf12: [pieces][64]; else null
   int32_t rows = 0;
   int32_t cols = 0;
   WeightFormat format = WeightFormat::f32;
-  uint32_t pieces = 0;  // bf12; a raw block that wants one past them reads as NaN
+  // bf12: which pieces of the matrix `scales` holds, those of some of its rows say. A raw block
+  // that wants another one reads as NaN.
+  uint32_t first_piece = 0;
+  uint32_t pieces = 0;
 };
 
 // Bytes of one row in `data`.

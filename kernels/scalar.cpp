@@ -74,9 +74,9 @@ uint32_t bf12_raw(const WeightMatrix& w, const unsigned char* p, int32_t pieces,
   const int32_t in_place = bf12_pieces_in_place(pieces);
   const int32_t piece = c / kBf12PieceCols;
   if (piece < in_place) return load_word(p + 4 + c * 2);
-  const uint64_t first = load_word(p) | static_cast<uint64_t>(load_word(p + 2)) << 16;
-  const uint64_t index = first + static_cast<uint64_t>(piece - in_place);
-  if (index >= w.pieces) return 0x7FC0;
+  const int64_t first = load_word(p) | static_cast<int64_t>(load_word(p + 2)) << 16;
+  const int64_t index = first - w.first_piece + piece - in_place;
+  if (index < 0 || index >= w.pieces) return 0x7FC0;
   return load_word(w.scales + index * kBf12PieceBytes + c % kBf12PieceCols * 2);
 }
 

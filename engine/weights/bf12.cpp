@@ -98,13 +98,12 @@ std::uint32_t raw_index(const unsigned char* p) {
   return index;
 }
 
-void decode_raw(const WeightMatrix& w, const unsigned char* p, std::int32_t count,
-                std::uint32_t first_piece, Block& block) {
+void decode_raw(const WeightMatrix& w, const unsigned char* p, std::int32_t count, Block& block) {
   const std::uint32_t first = raw_index(p);
   const std::int32_t in_place = bf12_pieces_in_place(count);
   for (std::int32_t piece = 0; piece < count; ++piece) {
     std::uint16_t* to = block.data() + static_cast<std::ptrdiff_t>(piece) * kBf12PieceCols;
-    const std::int64_t index = std::int64_t{first} - first_piece + piece - in_place;
+    const std::int64_t index = std::int64_t{first} - w.first_piece + piece - in_place;
     if (piece < in_place) {
       std::memcpy(to, p + sizeof first + piece * kBf12PieceBytes, kBf12PieceBytes);
     } else if (index >= 0 && index < std::int64_t{w.pieces}) {
@@ -120,10 +119,9 @@ std::uint16_t decode_word(std::uint32_t sign_and_mantissa, std::uint32_t code, s
   return static_cast<std::uint16_t>((sign_and_mantissa & 0x807FU) | exponent << 7U);
 }
 
-void decode_block(const WeightMatrix& w, const unsigned char* p, std::int32_t count,
-                  std::uint32_t first_piece, Block& block) {
+void decode_block(const WeightMatrix& w, const unsigned char* p, std::int32_t count, Block& block) {
   const std::uint32_t base = *p++;
-  if (base == kBf12Raw) return decode_raw(w, p, count, first_piece, block);
+  if (base == kBf12Raw) return decode_raw(w, p, count, block);
   std::uint16_t* columns = block.data();
   for (; count > 0; count -= 2, columns += 64, p += 96) {
     const std::size_t half = count == 1 ? 16 : 32;
@@ -179,14 +177,13 @@ Bf12PieceRange bf12_row_pieces(const unsigned char* row, std::int32_t cols) {
   return range;
 }
 
-void decode_bf12_row(const WeightMatrix& w, std::int32_t r, std::span<std::uint16_t> out,
-                     std::uint32_t first_piece) {
+void decode_bf12_row(const WeightMatrix& w, std::int32_t r, std::span<std::uint16_t> out) {
   assert(w.format == WeightFormat::bf12 && out.size() == static_cast<std::size_t>(w.cols));
   const unsigned char* p =
       w.data + static_cast<std::size_t>(r) * row_data_bytes(WeightFormat::bf12, w.cols);
   for_blocks(out.size(), [&](std::size_t first, std::size_t columns, std::int32_t count) {
     Block block;
-    decode_block(w, p, count, first_piece, block);
+    decode_block(w, p, count, block);
     std::copy_n(block.begin(), columns, out.begin() + static_cast<std::ptrdiff_t>(first));
     p += 1 + count * 48;
   });

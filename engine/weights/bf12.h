@@ -31,9 +31,8 @@ struct Bf12PieceRange {
 };
 Bf12PieceRange bf12_row_pieces(const unsigned char* row, std::int32_t cols);
 
-// Row r of a bf12 matrix as bf16 bits, w.cols of them. w.scales begins at piece `first_piece`;
-// columns of a piece that is not there are NaN.
-void decode_bf12_row(const WeightMatrix& w, std::int32_t r, std::span<std::uint16_t> out,
-                     std::uint32_t first_piece = 0);
+// Row r of a bf12 matrix as bf16 bits, w.cols of them; columns of a piece that is not there are
+// NaN.
+void decode_bf12_row(const WeightMatrix& w, std::int32_t r, std::span<std::uint16_t> out);
 
 }  // namespace penstock

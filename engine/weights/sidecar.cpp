@@ -262,6 +262,41 @@ void check_sidecar_file(const TensorIndex& model, const ByteSource& source, Weig
   }
 }
 
+Bf12PieceRange sidecar_pieces(const TensorIndex& sidecar, const SidecarMatrix& matrix,
+                              std::int32_t row_begin, std::int32_t row_end) {
+  constexpr std::size_t kReadBytes = std::size_t{1} << 20U;
+  const TensorInfo& data = sidecar.get(sidecar_data_name(matrix.name, WeightFormat::bf12));
+  const TensorInfo& scales = sidecar.get(sidecar_scales_name(matrix.name, WeightFormat::bf12));
+  const auto all = static_cast<std::uint64_t>(scales.shape[0]);
+  const auto rows = static_cast<std::size_t>(matrix.rows);
+  const std::size_t row_bytes = row_data_bytes(WeightFormat::bf12, matrix.cols);
+  const std::size_t step = std::max<std::size_t>(1, kReadBytes / row_bytes);
+  const ByteSource& source = sidecar.source(data.source);
+  // Pieces before a row: the first one that it or a later row wants.
+  const auto before = [&](std::size_t row) -> std::uint64_t {
+    if (row == 0 || all == 0) return 0;
+    for (; row < rows; row += step) {
+      const std::size_t count = std::min(step, rows - row);
+      const auto bytes = read_bytes(source, data.offset + row * row_bytes, count * row_bytes);
+      for (std::size_t r = 0; r < count; ++r) {
+        const Bf12PieceRange range = bf12_row_pieces(bytes.data() + r * row_bytes, matrix.cols);
+        if (range.count > 0) return range.first;
+      }
+    }
+    return all;
+  };
+  const std::uint64_t first = before(static_cast<std::size_t>(row_begin));
+  const std::uint64_t end = before(static_cast<std::size_t>(row_end));
+  if (first > end || end > all) {
+    fail(source, WeightFormat::bf12,
+         "rows " + std::to_string(row_begin) + " to " + std::to_string(row_end - 1) +
+             " of tensor " + sidecar_data_name(matrix.name, WeightFormat::bf12) + " want pieces " +
+             std::to_string(first) + " to " + std::to_string(end) +
+             ", expected ascending ones of " + std::to_string(all));
+  }
+  return {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(end - first)};
+}
+
 TensorIndex open_sidecar(const TensorIndex& model, const std::string& dir, WeightFormat format,
                          std::span<const SidecarFile> files, const SourceOpener& opener) {
   std::error_code error;

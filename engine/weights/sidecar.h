@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/weights/bf12.h"
 #include "engine/weights/tensor_index.h"
 #include "kernels/formats.h"
 
@@ -43,6 +44,11 @@ std::string sidecar_scales_name(const std::string& name, WeightFormat format);
 // expected and found, and what to do; Error(io).
 TensorIndex open_sidecar(const TensorIndex& model, const std::string& dir, WeightFormat format,
                          std::span<const SidecarFile> files, const SourceOpener& opener);
+
+// The pieces that rows [row_begin, row_end) of a bf12 matrix want, which is checked. Where these
+// are not all rows, it reads rows until it finds one with pieces. Throws Error(model), Error(io).
+Bf12PieceRange sidecar_pieces(const TensorIndex& sidecar, const SidecarMatrix& matrix,
+                              std::int32_t row_begin, std::int32_t row_end);
 
 // The same checks for one file. Throws Error(model), Error(io).
 void check_sidecar_file(const TensorIndex& model, const ByteSource& source, WeightFormat format,

@@ -111,11 +111,12 @@ std::uint64_t decoded_hash(WeightFormat format, const SidecarRows& encoded, std:
   const std::size_t rows = encoded.data.size() / row_data_bytes(format, cols);
   WeightMatrix view{encoded.data.data(), encoded.scales.data(), static_cast<std::int32_t>(rows),
                     cols, format};
+  view.first_piece = first_piece;
   view.pieces = static_cast<std::uint32_t>(encoded.scales.size() / kBf12PieceBytes);
   std::vector<std::uint16_t> row(static_cast<std::size_t>(cols));
   std::uint64_t hash = 0;
   for (std::int32_t r = 0; r < view.rows; ++r) {
-    decode_bf12_row(view, r, row, first_piece);
+    decode_bf12_row(view, r, row);
     hash = hash_bytes({reinterpret_cast<const unsigned char*>(row.data()), row.size() * 2}, hash);
   }
   return hash;

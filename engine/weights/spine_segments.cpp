@@ -56,27 +56,44 @@ SegmentMatrix locate_published(const TensorIndex& index, const SpineMatrix& matr
           .format = format};
 }
 
-// The matrix as the sidecar has it. A cut bf12 matrix needs the pieces of the whole one.
-SegmentMatrix locate_recoded(const TensorIndex& sidecar, const TensorInfo& data,
-                             WeightFormat format, const SpineMatrix& matrix) {
-  const TensorInfo& scales = sidecar.get(sidecar_scales_name(matrix.name, format));
-  const bool bf12 = format == WeightFormat::bf12;
+SegmentMatrix locate_int8(const TensorIndex& sidecar, const TensorInfo& data,
+                          const SpineMatrix& matrix) {
+  const TensorInfo& scales = sidecar.get(sidecar_scales_name(matrix.name, WeightFormat::int8_rows));
   return {.data = items(sidecar, data, matrix.row_begin, matrix.rows,
-                        row_data_bytes(format, matrix.cols)),
-          .scales = bf12 ? items(sidecar, scales, 0, scales.shape[0], kBf12PieceBytes)
-                         : items(sidecar, scales, matrix.row_begin, matrix.rows, sizeof(float)),
+                        static_cast<std::uint64_t>(matrix.cols)),
+          .scales = items(sidecar, scales, matrix.row_begin, matrix.rows, sizeof(float)),
           .rows = matrix.rows,
           .cols = matrix.cols,
-          .format = format};
+          .format = WeightFormat::int8_rows};
+}
+
+SegmentMatrix locate_bf12(const TensorIndex& sidecar, const TensorInfo& data,
+                          const SpineMatrix& matrix) {
+  const Bf12PieceRange range =
+      sidecar_pieces(sidecar, {matrix.name, matrix.tensor_rows, matrix.cols}, matrix.row_begin,
+                     matrix.row_begin + matrix.rows);
+  const TensorInfo& pieces = sidecar.get(sidecar_scales_name(matrix.name, WeightFormat::bf12));
+  return {.data = items(sidecar, data, matrix.row_begin, matrix.rows,
+                        row_data_bytes(WeightFormat::bf12, matrix.cols)),
+          .scales = items(sidecar, pieces, range.first, range.count, kBf12PieceBytes),
+          .rows = matrix.rows,
+          .cols = matrix.cols,
+          .format = WeightFormat::bf12,
+          .first_piece = range.first};
 }
 
 SegmentMatrix locate(const SpineFiles& files, const SpineMatrix& matrix) {
   assert(matrix.row_begin >= 0 && matrix.rows >= 1 &&
          matrix.rows <= matrix.tensor_rows - matrix.row_begin);
-  for (const WeightFormat format : {WeightFormat::bf12, WeightFormat::int8_rows}) {
-    if (files.sidecar == nullptr) break;
-    const TensorInfo* data = files.sidecar->find(sidecar_data_name(matrix.name, format));
-    if (data != nullptr) return locate_recoded(*files.sidecar, *data, format, matrix);
+  if (files.sidecar != nullptr) {
+    if (const TensorInfo* bf12 =
+            files.sidecar->find(sidecar_data_name(matrix.name, WeightFormat::bf12))) {
+      return locate_bf12(*files.sidecar, *bf12, matrix);
+    }
+    if (const TensorInfo* int8 =
+            files.sidecar->find(sidecar_data_name(matrix.name, WeightFormat::int8_rows))) {
+      return locate_int8(*files.sidecar, *int8, matrix);
+    }
   }
   return locate_published(*files.published, matrix);
 }
@@ -162,6 +179,7 @@ std::vector<WeightMatrix> segment_views(const SpineSegment& segment, const std::
          .rows = matrix.rows,
          .cols = matrix.cols,
          .format = matrix.format,
+         .first_piece = matrix.first_piece,
          .pieces = matrix.format == WeightFormat::bf12
                        ? static_cast<std::uint32_t>(matrix.scales.bytes / kBf12PieceBytes)
                        : 0});

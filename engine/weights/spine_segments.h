@@ -48,10 +48,11 @@ struct SegmentPart {
 
 struct SegmentMatrix {
   SegmentPart data;
-  SegmentPart scales;  // int8: of its rows; bf12: the pieces of the whole tensor
+  SegmentPart scales;  // int8: a scale per row; bf12: the pieces of raw blocks
   std::int32_t rows;
   std::int32_t cols;
   WeightFormat format;
+  std::uint32_t first_piece = 0;  // bf12: of those in `scales`
 };
 
 // A contiguous range of a source; parts that follow one another in the file share one.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/weights/bf12.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace penstock::test {
@@ -163,11 +164,22 @@ TEST_P(Matmul, EqualsF32OfTheDequantisedMatrix) {
   }
 }
 
-// The rows [begin, end) of a bf12 matrix as one of their own: the pieces stay those of all rows.
+// The rows [begin, end) of a bf12 matrix as one of their own, with their pieces only.
 WeightMatrix rows_of(const WeightMatrix& w, std::int32_t begin, std::int32_t end) {
+  const std::size_t row_bytes = row_data_bytes(w.format, w.cols);
   WeightMatrix part = w;
-  part.data += static_cast<std::size_t>(begin) * row_data_bytes(w.format, w.cols);
+  part.data += static_cast<std::size_t>(begin) * row_bytes;
   part.rows = end - begin;
+  part.pieces = 0;
+  for (std::int32_t r = 0; r < part.rows; ++r) {
+    const Bf12PieceRange range =
+        bf12_row_pieces(part.data + static_cast<std::size_t>(r) * row_bytes, w.cols);
+    if (part.pieces == 0) part.first_piece = range.first;
+    part.pieces += range.count;
+  }
+  part.scales += static_cast<std::size_t>(part.first_piece) * kBf12PieceBytes;
+  EXPECT_GT(part.first_piece, 0U);
+  EXPECT_GT(part.pieces, 0U);
   return part;
 }
 
@@ -219,6 +231,9 @@ TEST_P(Matmul, ReadsAMissingBf12PieceAsNan) {
     std::memcpy(m.data.data() + 1, &index, sizeof index);
     m.view.pieces = index % 16;  // one more would do for some of the block
     EXPECT_TRUE(std::isnan(multiply(table(), m.view, 0, 1, x.as<float>(), 1)[0])) << index;
+    m.view.first_piece = index + 5;
+    EXPECT_TRUE(std::isnan(multiply(table(), m.view, 0, 1, x.as<float>(), 1)[0])) << index;
+    m.view.first_piece = 0;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "engine/weights/bf12.h"
 #include "engine/weights/int8_rows.h"
+#include "engine/weights/spine_segments.h"
 #include "tests/weights/sidecar_fixture.h"
 
 namespace penstock::test {
@@ -78,6 +79,41 @@ TEST_F(Sidecar, LaysMatricesInOrderOfUseFromAPageOn) {
   for (const char* name : {"l0.o.weight.bf12", "l0.o.weight.bf12_pieces", "l0.q.weight.bf12"}) {
     EXPECT_EQ(sidecar.get(name).offset, at) << name;
     at += sidecar.get(name).bytes;
+  }
+}
+
+// A spine that reads any range of rows gets their pieces with them.
+TEST_F(Sidecar, SuppliesRangesOfRows) {
+  shards_[0].tensors[1] = wide_tensor("l0.o.weight", {5, 300}, 50);
+  // Rows 1 and 3 without raw blocks.
+  const std::string plain = float_tensor("x", TensorType::bf16, {1, 300}).bytes;
+  for (const std::size_t row : {1U, 3U}) {
+    shards_[0].tensors[1].bytes.replace(row * 600, 600, plain);
+  }
+  write();
+  convert(WeightFormat::bf12);
+  const TensorIndex sidecar = open(WeightFormat::bf12);
+  const std::string published = bytes_of(index(), "l0.o.weight");
+  for (std::int32_t begin = 0; begin < 5; ++begin) {
+    for (std::int32_t end = begin + 1; end <= 5; ++end) {
+      const std::vector<SpineSegment> segments = plan_segments(
+          {&index(), &sidecar}, {{"unit", {{"l0.o.weight", 5, 300, begin, end - begin}}}});
+      std::vector<std::byte> memory(static_cast<std::size_t>(segments[0].memory_bytes));
+      for (const SegmentRead& read : segments[0].reads) {
+        read.source->read(read.offset, std::span(memory).subspan(
+                                           static_cast<std::size_t>(read.base + read.offset % 4096),
+                                           static_cast<std::size_t>(read.bytes)));
+      }
+      const WeightMatrix view = segment_views(segments[0], memory.data())[0];
+      std::string decoded;
+      std::vector<std::uint16_t> row(300);
+      for (std::int32_t r = 0; r < end - begin; ++r) {
+        decode_bf12_row(view, r, row);
+        decoded.append(reinterpret_cast<const char*>(row.data()), row.size() * 2);
+      }
+      EXPECT_EQ(decoded, published.substr(static_cast<std::size_t>(begin) * 600, decoded.size()))
+          << "rows " << begin << " to " << end;
+    }
   }
 }
 
