@@ -313,11 +313,11 @@ void convert_files(Work& work, const std::vector<const SidecarFile*>& files) {
   if (work.error) std::rethrow_exception(work.error);
 }
 
-std::uint64_t file_bytes(const std::string& dir, const SidecarFile& file) {
-  std::error_code error;
-  const auto bytes = fs::file_size(fs::path(dir) / file.name, error);
-  if (error) fail(dir, file.name + " is gone: " + error.message());
-  return bytes;
+// Bytes of the tensors in a file.
+std::uint64_t tensor_bytes(const ByteSource& source) {
+  std::uint64_t length = 0;
+  source.read(0, std::as_writable_bytes(std::span(&length, 1)));
+  return source.size() - sizeof length - length;
 }
 
 }  // namespace
@@ -349,7 +349,9 @@ ConvertResult convert_spine(const TensorIndex& model, std::span<const SidecarFil
   check_free_space(options.dir, needed);
   convert_files(work, missing);
   result.files_written = static_cast<std::int32_t>(missing.size());
-  for (const SidecarFile& file : files) result.sidecar_bytes += file_bytes(options.dir, file);
+  for (const SidecarFile& file : files) {
+    result.sidecar_bytes += tensor_bytes(*options.opener((fs::path(options.dir) / file.name)));
+  }
   return result;
 }
 

@@ -28,7 +28,7 @@ struct ConvertOptions {
 
 struct ConvertResult {
   std::uint64_t published_bytes;  // of the matrices
-  std::uint64_t sidecar_bytes;    // that they have become, headers included
+  std::uint64_t sidecar_bytes;    // that they have become
   std::int32_t files_kept;
   std::int32_t files_written;
 };
