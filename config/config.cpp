@@ -276,11 +276,20 @@ std::string config_path(const CLI::Option& option) {
   return std::filesystem::exists(path, ignored) ? path : "";
 }
 
+ModelPlaces places_of(const Config& config) {
+  return {.models_dir = config.models_dir.empty() ? default_models_dir() : config.models_dir,
+          .demo = demo_model_places(),
+          .configs = published_config_places()};
+}
+
 }  // namespace
 
 std::string model_folder(const Config& config) {
-  const std::string models = config.models_dir.empty() ? default_models_dir() : config.models_dir;
-  return find_model_folder(config.model, {.models_dir = models, .demo = demo_model_places()});
+  return find_model_folder(config.model, places_of(config));
+}
+
+PlannedFolder planned_folder(const Config& config) {
+  return find_planned_folder(config.model, places_of(config));
 }
 
 ConfigOptions::ConfigOptions(CLI::App& command, unsigned groups)

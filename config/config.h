@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/model_folder.h"
 #include "engine/engine.h"
 #include "server/server_options.h"
 
@@ -30,6 +31,8 @@ struct Config {
 
 // The folder of config.model. Throws Error(usage) when there is no model of that name.
 std::string model_folder(const Config& config);
+// The same, or what is published of a model without weights here.
+PlannedFolder planned_folder(const Config& config);
 
 // Groups of settings, to be added up: what the options of a sub-command are. The environment and
 // the config file may hold all of them; log-level belongs to every command.

@@ -5,6 +5,7 @@
 #include <mach-o/dyld.h>
 #endif
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -57,32 +58,59 @@ bool is_name(const std::string& model) {
   return !model.empty() && model.find('/') == std::string::npos && model != "." && model != "..";
 }
 
+// Where a folder of this name may lie, best first.
+std::vector<std::string> places_of_name(const std::string& model, const ModelPlaces& places) {
+  std::vector<std::string> folders;
+  if (!places.models_dir.empty()) {
+    folders.push_back((fs::path(places.models_dir) / model).string());
+  }
+  folders.push_back(model);
+  return folders;
+}
+
+// The places where what ships with the program may lie: see demo_model_places.
+std::vector<std::string> places_of_data(const std::string& name, const char* source_tree) {
+  std::vector<std::string> places;
+  const std::string folder = executable_folder();
+  if (!folder.empty()) {
+    places.push_back(folder + "/" + name);
+    places.push_back((fs::path(folder) / "../share/penstock" / name).lexically_normal().string());
+  }
+  places.push_back(std::string(source_tree) + "/" + name);
+  return places;
+}
+
 }  // namespace
 
 std::string find_model_folder(const std::string& model, const ModelPlaces& places) {
   if (model == kDemoModel) return find_demo(places.demo);
   if (!is_name(model)) return model;
-  std::string tried;
-  if (!places.models_dir.empty()) {
-    const fs::path folder = fs::path(places.models_dir) / model;
-    if (is_folder(folder)) return folder.string();
-    tried = folder.string() + " and no ";
+  const std::vector<std::string> folders = places_of_name(model, places);
+  for (const std::string& folder : folders) {
+    if (is_folder(folder)) return folder;
   }
-  if (is_folder(model)) return model;
+  const std::string tried = folders.size() > 1 ? folders.front() + " and no " : "";
   throw Error(ErrorCode::usage, "no model " + model + ": there is no folder " + tried + "./" +
                                     model + " (--models-dir names the folder of models)");
 }
 
-std::vector<std::string> demo_model_places() {
-  std::vector<std::string> places;
-  const std::string folder = executable_folder();
-  if (!folder.empty()) {
-    places.push_back(folder + "/demo-model");
-    places.push_back(
-        (fs::path(folder) / "../share/penstock/demo-model").lexically_normal().string());
+PlannedFolder find_planned_folder(const std::string& model, const ModelPlaces& places) {
+  const std::vector<std::string> folders = places_of_name(model, places);
+  if (is_name(model) && std::none_of(folders.begin(), folders.end(), is_folder)) {
+    for (const std::string& configs : places.configs) {
+      const fs::path folder = fs::path(configs) / model;
+      if (holds_model(folder)) return {folder.string(), false};
+    }
   }
-  places.emplace_back(PENSTOCK_DEMO_MODEL_DIR);
-  return places;
+  return {find_model_folder(model, places), true};
+}
+
+std::vector<std::string> demo_model_places() {
+  return places_of_data("demo-model", PENSTOCK_CONFIG_DIR);
+}
+
+std::vector<std::string> published_config_places() {
+  return places_of_data("models", PENSTOCK_CONFIG_DIR);
 }
 
 std::string default_models_dir() {

@@ -61,7 +61,7 @@ C_LIBRARY = re.compile(
 )
 SYSTEM = re.compile(
     r"(asm|linux|mach|mach-o|net|netinet|arpa|sys)/[\w/.]+\.h"
-    r"|(cpuid|dirent|dlfcn|elf|fcntl|ftw|glob|netdb|poll|pthread|sched|spawn|termios|unistd)\.h"
+    r"|(cpuid|dirent|dlfcn|elf|fcntl|ftw|glob|libproc|netdb|poll|pthread|sched|spawn|termios|unistd)\.h"
 )
 INTRINSICS = re.compile(r"(immintrin|x86intrin|emmintrin|arm_neon|arm_sve|arm_acle)\.h")
 # Kernels: pointers and counts; only these two see the C library and the system.

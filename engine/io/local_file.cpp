@@ -71,40 +71,6 @@ int open_direct(const std::string& path) {
 #endif
 }
 
-// The type of the file system that holds the file, for a message.
-std::string file_system_of(int fd) {
-  struct statfs info {};
-  if (fstatfs(fd, &info) != 0) return "the file system";
-#if defined(__APPLE__)
-  return info.f_fstypename;
-#else
-  constexpr std::array<std::pair<std::uint32_t, const char*>, 15> kNames{{
-      {0xEF53, "ext4"},
-      {0x58465342, "xfs"},
-      {0x9123683E, "btrfs"},
-      {0xF2F52010, "f2fs"},
-      {0x2FC12FC1, "zfs"},
-      {0x01021994, "tmpfs"},
-      {0x858458F6, "ramfs"},
-      {0x794C7630, "overlay"},
-      {0x6969, "nfs"},
-      {0xFF534D42, "cifs"},
-      {0xFE534D42, "smb2"},
-      {0x65735546, "fuse"},
-      {0x01021997, "9p"},
-      {0x4D44, "vfat"},
-      {0x2011BAB0, "exfat"},
-  }};
-  const auto type = static_cast<std::uint32_t>(info.f_type);
-  for (const auto& [number, name] : kNames) {
-    if (number == type) return name;
-  }
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), "file system type 0x%08x", type);
-  return text.data();
-#endif
-}
-
 // Drives that take sectors of 512 bytes read less around an extent that begins off a page.
 constexpr std::size_t kSectorBytes = 512;
 
@@ -175,6 +141,39 @@ void LocalFile::prepare_direct(const std::string& path, std::string* direct_refu
 }
 
 }  // namespace
+
+std::string file_system_of(int fd) {
+  struct statfs info {};
+  if (fstatfs(fd, &info) != 0) return "the file system";
+#if defined(__APPLE__)
+  return info.f_fstypename;
+#else
+  constexpr std::array<std::pair<std::uint32_t, const char*>, 15> kNames{{
+      {0xEF53, "ext4"},
+      {0x58465342, "xfs"},
+      {0x9123683E, "btrfs"},
+      {0xF2F52010, "f2fs"},
+      {0x2FC12FC1, "zfs"},
+      {0x01021994, "tmpfs"},
+      {0x858458F6, "ramfs"},
+      {0x794C7630, "overlay"},
+      {0x6969, "nfs"},
+      {0xFF534D42, "cifs"},
+      {0xFE534D42, "smb2"},
+      {0x65735546, "fuse"},
+      {0x01021997, "9p"},
+      {0x4D44, "vfat"},
+      {0x2011BAB0, "exfat"},
+  }};
+  const auto type = static_cast<std::uint32_t>(info.f_type);
+  for (const auto& [number, name] : kNames) {
+    if (number == type) return name;
+  }
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "file system type 0x%08x", type);
+  return text.data();
+#endif
+}
 
 std::unique_ptr<ByteSource> open_local_file(const std::string& path, std::string* direct_refused) {
   return std::make_unique<LocalFile>(path, direct_refused);

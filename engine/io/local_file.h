@@ -17,6 +17,9 @@ namespace penstock {
 // As open_source: open_source.cpp sends every path here.
 std::unique_ptr<ByteSource> open_local_file(const std::string& path, std::string* direct_refused);
 
+// The type of the file system that holds an open file: "ext4".
+std::string file_system_of(int fd);
+
 // Where a read goes and what must come of it.
 struct FileRead {
   std::uint64_t offset;

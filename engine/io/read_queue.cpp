@@ -237,6 +237,11 @@ void ReadQueue::wait(ReadId id, const StopFlag* stop) {
   if (!error.empty()) throw Error(ErrorCode::io, error);
 }
 
+void ReadQueue::promote(ReadId id, ReadPriority priority) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->schedule.promote(shared_->find(id), priority);
+}
+
 void ReadQueue::cancel(ReadId id) {
   const std::lock_guard lock(shared_->mutex);
   Read& read = shared_->find(id);

@@ -84,6 +84,9 @@ class ReadQueue {
   // the id stays live then.
   void wait(ReadId id, const StopFlag* stop);
 
+  // What has not started waits with that priority from now on, behind others of it.
+  void promote(ReadId id, ReadPriority priority);
+
   // Drops what has not started and does not block: memory belongs to the read until finished(id).
   void cancel(ReadId id);
 

@@ -39,6 +39,21 @@ void ReadSchedule::add(ScheduledRead& read, std::span<const ReadOp> ops) {
   }
 }
 
+void ReadSchedule::promote(ScheduledRead& read, ReadPriority priority) {
+  if (priority == read.priority) return;
+  for (Lane& lane : lanes_) {
+    std::deque<Extent>& from = lane.waiting[static_cast<std::size_t>(read.priority)];
+    std::deque<Extent>& to = lane.waiting[static_cast<std::size_t>(priority)];
+    for (Extent& extent : from) {
+      if (extent.read != &read) continue;
+      to.push_back(extent);
+      to.back().age = ++last_age_;
+    }
+    std::erase_if(from, [&](const Extent& extent) { return extent.read == &read; });
+  }
+  read.priority = priority;
+}
+
 void ReadSchedule::drop(ScheduledRead& read) {
   read.dropped = true;
   for (Lane& lane : lanes_) {

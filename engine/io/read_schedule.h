@@ -37,6 +37,8 @@ class ReadSchedule {
   void set_pieces(int depth, std::size_t piece_bytes);
 
   void add(ScheduledRead& read, std::span<const ReadOp> ops);
+  // What of the read has not started waits behind others of that priority from now on.
+  void promote(ScheduledRead& read, ReadPriority priority);
   // Starts no more of the read. It has ended once its pieces in flight have.
   void drop(ScheduledRead& read);
 

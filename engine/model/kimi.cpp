@@ -25,7 +25,7 @@ KimiParts::KimiParts(KimiFiles opened, const Kernels& table, int threads, const 
       pool(threads),
       scratch(plan.scratch_bytes),
       spine(files.segments, queue, warmer, plan.spine_bytes),
-      cache(*files.experts, queue, static_cast<std::int32_t>(plan.expert_slots)) {}
+      cache(*files.experts, queue, warmer, static_cast<std::int32_t>(plan.expert_slots)) {}
 
 std::uint64_t scratch_bytes_fixed(const ModelConfig& config) {
   // One tile in its widest phase, beside the layer's input and output rows.

@@ -17,6 +17,9 @@
 namespace penstock {
 namespace {
 
+// Sweeps of more tokens are prefill: their experts pass by the cache.
+constexpr std::int32_t kMaxDecodeTokens = 8;
+
 // Consecutive rows of the sweep.
 struct Tile {
   std::int32_t begin;
@@ -324,7 +327,8 @@ void KimiSweep::mixture(std::int32_t layer) {
   });
   const ExpertGroups groups =
       group_by_expert(routing_, config_.moe.top_k, parts_.files.experts->rank());
-  parts_.cache.begin_batch(layer, groups.experts);
+  parts_.cache.begin_batch(layer, groups.experts,
+                           tokens_ > kMaxDecodeTokens ? CacheUse::bypass : CacheUse::keep);
   for_each_tile([&](const Tile& tile) {
     const Scratch::Frame frame(parts_.scratch);
     Rows x = rows_of(tile);

@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/system_memory.h"
+#include "engine/model/checkpoint_layout.h"
 #include "engine/model/kimi.h"
 
 namespace penstock {
@@ -42,7 +43,9 @@ KimiFiles open_files(const ModelOptions& options) {
   files.config = read_model_config(options.dir);
   const SourceOpener opener =
       options.opener ? options.opener : [](const std::string& path) { return open_source(path); };
-  files.index = std::make_unique<const TensorIndex>(TensorIndex::open(options.dir, opener));
+  files.index = std::make_unique<const TensorIndex>(
+      options.without_weights ? TensorIndex::from_layout(checkpoint_layout(files.config))
+                              : TensorIndex::open(options.dir, opener));
   files.experts = std::make_unique<const ExpertStore>(*files.index, expert_shape(files.config),
                                                       files.config.is_moe);
   files.spine = spine_units(*files.index, files.config);

@@ -20,6 +20,7 @@ struct ModelOptions {
   int threads = 0;                 // 0: all cores
   MemoryOptions memory;            // budget 0: default_memory_budget
   SourceOpener opener;             // null: open_source
+  bool without_weights = false;    // `dir` has config.json only: enough for plan_model
   const StopFlag* stop = nullptr;  // ends the load with Error(cancelled)
 };
 

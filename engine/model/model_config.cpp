@@ -162,6 +162,25 @@ void read_moe(const JsonFields& fields, ModelConfig* config) {
   }
 }
 
+VisionConfig read_vision(const JsonFields& fields) {
+  const json* merge = fields.find("merge_kernel_size");
+  const auto is_side = [](const json& side) {
+    return side.is_number_integer() && side >= 1 && side <= 16;
+  };
+  if (merge == nullptr || !merge->is_array() || merge->size() != 2 ||
+      !std::all_of(merge->begin(), merge->end(), is_side)) {
+    fields.fail("merge_kernel_size", "is not a list of two numbers from 1 to 16");
+  }
+  return {.layers = dimension(fields, "vt_num_hidden_layers", kMaxLayers),
+          .hidden = dimension(fields, "vt_hidden_size", kMaxWidth),
+          .intermediate = dimension(fields, "vt_intermediate_size", kMaxWidth),
+          .attention_width = dimension(fields, "qkv_hidden_size", kMaxWidth),
+          .patch = dimension(fields, "patch_size", 1024),
+          .grid_height = dimension(fields, "init_pos_emb_height", 4096),
+          .grid_width = dimension(fields, "init_pos_emb_width", 4096),
+          .merged_patches = (*merge)[0].get<std::int32_t>() * (*merge)[1].get<std::int32_t>()};
+}
+
 void add_stop_ids(const JsonFields& fields, const char* name, std::int32_t vocab,
                   std::vector<Token>* ids) {
   const json* value = fields.find(name);
@@ -243,6 +262,9 @@ ModelConfig parse_model_config(std::string_view config, std::string_view generat
   }
   ModelConfig result = read_text_config(JsonFields(*text, text_what), architecture);
   add_stop_ids(outer, "eos_token_id", result.vocab, &result.stop_ids);
+  if (const json* vision = outer.find("vision_config")) {
+    result.vision = read_vision(JsonFields(*vision, what + ": vision_config"));
+  }
   if (!generation_config.empty()) {
     const std::string generation = "generation_config.json";
     const json settings = parse_json(generation_config, generation);

@@ -51,6 +51,18 @@ struct MoeConfig {
   float routed_scaling;
 };
 
+// The tower that sees images, and what its projector merges. Not used yet.
+struct VisionConfig {
+  std::int32_t layers;
+  std::int32_t hidden;
+  std::int32_t intermediate;
+  std::int32_t attention_width;
+  std::int32_t patch;        // pixels of a side
+  std::int32_t grid_height;  // of the position embedding, in patches
+  std::int32_t grid_width;
+  std::int32_t merged_patches;  // that become one token
+};
+
 enum class Activation : std::uint8_t { silu, situ };
 
 struct ModelConfig {
@@ -69,8 +81,9 @@ struct ModelConfig {
   KdaConfig kda;
   MlaConfig mla;
   MoeConfig moe;
-  std::vector<bool> is_kda;  // [layers]; the others are MLA
-  std::vector<bool> is_moe;  // [layers]; the others have a dense FFN
+  std::optional<VisionConfig> vision;  // empty: text only
+  std::vector<bool> is_kda;            // [layers]; the others are MLA
+  std::vector<bool> is_moe;            // [layers]; the others have a dense FFN
   std::vector<Token> stop_ids;
 
   std::int32_t kda_layers() const;

@@ -10,20 +10,25 @@
 #include <unordered_set>
 #include <utility>
 
-#include "engine/base/buffer.h"
 #include "engine/base/error.h"
+#include "engine/weights/slot_memory.h"
 
 namespace penstock {
 namespace {
 
 constexpr std::int32_t kNone = -1;
 constexpr std::chrono::milliseconds kDrainPoll{1};
+// On their way in a batch that bypasses: enough to keep any drive busy.
+constexpr std::size_t kBypassBytes = 128UL << 20U;
+constexpr std::int32_t kLeastArena = 4;
 
 using SlotList = std::list<std::int32_t>;
 
 struct Slot {
   enum class Status : std::uint8_t { empty, reading, ready, draining };
   Status status = Status::empty;
+  bool demanded = false;  // read for a batch, not ahead of it
+  bool passing = false;   // read for a batch that bypasses
   std::int32_t leases = 0;
   std::int32_t wanted = kNone;  // place in the running batch of an expert still to be given
   std::int32_t layer = 0;
@@ -38,17 +43,6 @@ Error about_expert(const Slot& slot, const Error& error) {
                             std::to_string(slot.expert) + ": " + error.what()};
 }
 
-std::size_t memory_bytes(const ExpertStore& store, std::int32_t slots) {
-  assert(slots >= 1);
-  std::size_t bytes = 0;
-  if (__builtin_mul_overflow(store.slot_bytes(), static_cast<std::size_t>(slots), &bytes)) {
-    throw Error(ErrorCode::memory, std::to_string(slots) + " expert slots of " +
-                                       std::to_string(store.slot_bytes()) +
-                                       " bytes are more than 64 bits can count");
-  }
-  return bytes;
-}
-
 [[maybe_unused]] bool is_distinct(std::span<const std::int32_t> experts) {
   return std::unordered_set<std::int32_t>(experts.begin(), experts.end()).size() == experts.size();
 }
@@ -56,12 +50,10 @@ std::size_t memory_bytes(const ExpertStore& store, std::int32_t slots) {
 }  // namespace
 
 struct ExpertCache::State {
-  State(const ExpertStore& the_store, ReadQueue& the_queue, std::int32_t count);
+  State(const ExpertStore& the_store, ReadQueue& the_queue, BufferWarmer& warmer,
+        std::size_t chunk_bytes);
 
   Slot& slot(std::int32_t i) { return slots[static_cast<std::size_t>(i)]; }
-  std::byte* memory_of(std::int32_t i) const {
-    return memory.data() + static_cast<std::size_t>(i) * store.slot_bytes();
-  }
   // The slot that holds or reads an expert, or kNone.
   std::int32_t& slot_of(std::int32_t of_layer, std::int32_t expert) {
     return slot_by_expert[static_cast<std::size_t>(of_layer) *
@@ -73,9 +65,15 @@ struct ExpertCache::State {
   void set_status(Slot& slot, Slot::Status status);
   void forget(Slot& slot, Slot::Status status);
   void reap();
+  void settle_memory();
   std::int32_t take_slot(bool demanded);
-  void start_read(std::int32_t i, std::int32_t index);
+  void start_read(std::int32_t i, std::int32_t of_layer, std::int32_t expert,
+                  ReadPriority priority);
+  std::int32_t arena() const;
+  bool may_start(bool demanded) const;
   void fill(bool demanded);
+  void want(std::int32_t i, std::int32_t index);
+  void drop_ahead();
   void wait_for_slot(const StopFlag* stop);
   void land(std::int32_t i, const StopFlag* stop);
   void count_and_check(std::int32_t i);
@@ -86,8 +84,8 @@ struct ExpertCache::State {
 
   const ExpertStore& store;
   ReadQueue& queue;
-  Buffer memory;
-  std::vector<Slot> slots;
+  SlotMemory memory;
+  std::vector<Slot> slots;                   // [memory.there()]
   std::vector<std::int32_t> slot_by_expert;  // [layers][experts]
   // By status; the ready ones in order of use, oldest first. A slot changes its list by splicing,
   // which neither allocates nor throws.
@@ -97,19 +95,47 @@ struct ExpertCache::State {
   std::vector<std::int32_t> batch;
   std::size_t position = 0;  // in the batch, of the next expert to give
   std::size_t frontier = 0;  // in the batch: those before are given, in memory or being read
+  CacheUse use = CacheUse::keep;
+  std::int32_t under_way = 0;  // wanted slots: reading, or ready and not given
+  std::int32_t passing = 0;    // slots that are
   ExpertCacheStats stats;
 };
 
-ExpertCache::State::State(const ExpertStore& the_store, ReadQueue& the_queue, std::int32_t count)
+ExpertCache::State::State(const ExpertStore& the_store, ReadQueue& the_queue, BufferWarmer& warmer,
+                          std::size_t chunk_bytes)
     : store(the_store),
       queue(the_queue),
-      memory(memory_bytes(the_store, count), "expert slots"),
-      slots(static_cast<std::size_t>(count)),
+      memory(warmer, the_store.slot_bytes(), chunk_bytes),
       slot_by_expert(static_cast<std::size_t>(the_store.shape().layers) *
                          static_cast<std::size_t>(the_store.shape().experts),
-                     kNone) {
+                     kNone) {}
+
+// Takes in slots whose memory has come, and gives back the last chunks when there are more slots
+// than wanted and none of theirs is in use.
+void ExpertCache::State::settle_memory() {
+  while (memory.there() > memory.wanted() && memory.last_chunk() > 0) {
+    const auto leaving = std::span(slots).subspan(static_cast<std::size_t>(memory.last_chunk()));
+    bool in_use = false;
+    for (Slot& slot : leaving) {
+      if (slot.status == Slot::Status::reading && slot.wanted == kNone) {
+        queue.cancel(slot.read);
+        forget(slot, Slot::Status::draining);
+      } else if (slot.status == Slot::Status::ready && slot.wanted == kNone && slot.leases == 0) {
+        forget(slot, Slot::Status::empty);
+      }
+      in_use = in_use || slot.status != Slot::Status::empty;
+    }
+    if (in_use) break;
+    for (const Slot& slot : leaving) list_of(Slot::Status::empty).erase(slot.place);
+    slots.resize(slots.size() - leaving.size());
+    memory.drop_last_chunk();
+  }
+  memory.settle();
   SlotList& empty = list_of(Slot::Status::empty);
-  for (std::int32_t i = 0; i < count; ++i) slot(i).place = empty.insert(empty.end(), i);
+  while (slots.size() < static_cast<std::size_t>(memory.there())) {
+    const auto i = static_cast<std::int32_t>(slots.size());
+    slots.emplace_back().place = empty.insert(empty.end(), i);
+  }
 }
 
 void ExpertCache::State::set_status(Slot& slot, Slot::Status status) {
@@ -121,8 +147,17 @@ void ExpertCache::State::set_status(Slot& slot, Slot::Status status) {
 // The slot's expert is no longer to be found.
 void ExpertCache::State::forget(Slot& slot, Slot::Status status) {
   slot_of(slot.layer, slot.expert) = kNone;
+  if (slot.wanted != kNone) --under_way;
   slot.wanted = kNone;
+  if (slot.passing) --passing;
+  slot.passing = false;
   set_status(slot, status);
+}
+
+// The slot's expert is to be given as number `index` of the batch.
+void ExpertCache::State::want(std::int32_t i, std::int32_t index) {
+  slot(i).wanted = index;
+  ++under_way;
 }
 
 // Takes back the slots whose cancelled reads have ended.
@@ -138,14 +173,16 @@ void ExpertCache::State::reap() {
 
 // An empty slot, if need be by forgetting an expert: the least recently used one that is neither
 // leased nor wanted; when the next expert is `demanded`, else the wanted one that is needed last.
-// kNone when there is none to be had.
+// A batch that bypasses takes no more than its arena from the others. kNone when there is none to
+// be had.
 std::int32_t ExpertCache::State::take_slot(bool demanded) {
   const SlotList& empty = list_of(Slot::Status::empty);
   if (!empty.empty()) return empty.front();
+  const bool only_passing = use == CacheUse::bypass && passing >= arena();
   std::int32_t victim = kNone;
   for (const std::int32_t i : list_of(Slot::Status::ready)) {
     const Slot& candidate = slot(i);
-    if (candidate.leases > 0) continue;
+    if (candidate.leases > 0 || (only_passing && !candidate.passing)) continue;
     if (candidate.wanted == kNone) {
       victim = i;
       break;
@@ -157,11 +194,11 @@ std::int32_t ExpertCache::State::take_slot(bool demanded) {
   return victim;
 }
 
-void ExpertCache::State::start_read(std::int32_t i, std::int32_t index) {
-  const std::int32_t expert = batch[static_cast<std::size_t>(index)];
+void ExpertCache::State::start_read(std::int32_t i, std::int32_t of_layer, std::int32_t expert,
+                                    ReadPriority priority) {
   std::vector<ReadOp> ops;
-  std::byte* to = memory_of(i);
-  for (const Extent& extent : store.extents(layer, expert)) {
+  std::byte* to = memory.at(i);
+  for (const Extent& extent : store.extents(of_layer, expert)) {
     const auto bytes = static_cast<std::size_t>(extent.bytes);
     ops.push_back({.source = &store.index().source(extent.source),
                    .offset = extent.offset,
@@ -170,12 +207,26 @@ void ExpertCache::State::start_read(std::int32_t i, std::int32_t index) {
     to += widened_bytes(extent.offset, bytes);
   }
   Slot& target = slot(i);
-  target.read = queue.submit(ops, ReadPriority::demand);
-  target.layer = layer;
+  target.read = queue.submit(ops, priority);
+  target.layer = of_layer;
   target.expert = expert;
-  target.wanted = index;
-  slot_of(layer, expert) = i;
+  target.demanded = priority == ReadPriority::demand;
+  target.passing = target.demanded && use == CacheUse::bypass;
+  if (target.passing) ++passing;
+  slot_of(of_layer, expert) = i;
   set_status(target, Slot::Status::reading);
+}
+
+// Slots on their way in a batch that bypasses.
+std::int32_t ExpertCache::State::arena() const {
+  const std::int32_t most = std::max(slots_in(kBypassBytes, store.slot_bytes()), kLeastArena);
+  return std::clamp(memory.there() / 4, kLeastArena, most);
+}
+
+// Whether the next read may start now: the very next expert always, others of a batch that
+// bypasses only as long as few are on their way.
+bool ExpertCache::State::may_start(bool demanded) const {
+  return use == CacheUse::keep || under_way < arena() || (demanded && frontier == position);
 }
 
 // Starts the reads that come next, as far as slots allow. Only for the very next expert, and only
@@ -184,9 +235,11 @@ void ExpertCache::State::fill(bool demanded) {
   reap();
   for (; frontier < batch.size(); ++frontier) {
     if (slot_of(layer, batch[frontier]) != kNone) continue;
+    if (!may_start(demanded)) return;
     const std::int32_t i = take_slot(demanded && frontier == position);
     if (i == kNone) return;
-    start_read(i, static_cast<std::int32_t>(frontier));
+    start_read(i, layer, batch[frontier], ReadPriority::demand);
+    want(i, static_cast<std::int32_t>(frontier));
   }
 }
 
@@ -200,13 +253,16 @@ void ExpertCache::State::wait_for_slot(const StopFlag* stop) {
   std::this_thread::sleep_for(kDrainPoll);
 }
 
+// Takes in what was read. A read that was not demanded may have failed: the slot is empty then.
 void ExpertCache::State::land(std::int32_t i, const StopFlag* stop) {
   Slot& landing = slot(i);
   try {
     queue.wait(landing.read, stop);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::cancelled) cancel_batch();
+    const bool demanded = landing.demanded;
     forget(landing, Slot::Status::empty);
+    if (!demanded) return;  // what went wrong ahead of time may go well now
     drop_batch();
     throw about_expert(landing, error);
   }
@@ -224,7 +280,7 @@ void ExpertCache::State::count_and_check(std::int32_t i) {
   ++stats.reads;
   stats.bytes += store.expert_bytes();
   try {
-    store.check_scales(landed.layer, landed.expert, memory_of(i));
+    store.check_scales(landed.layer, landed.expert, memory.at(i));
   } catch (...) {
     forget(landed, Slot::Status::empty);
     throw;
@@ -258,6 +314,7 @@ void ExpertCache::State::drop_batch() {
     if (slot(holder).status == Slot::Status::reading) drop_read(holder);
     slot(holder).wanted = kNone;
   }
+  under_way = 0;
   batch.clear();
   position = 0;
   frontier = 0;
@@ -268,30 +325,69 @@ void ExpertCache::State::cancel_batch() {
   throw Error(ErrorCode::cancelled, "stopped while reading experts");
 }
 
+// Ends the reads ahead that the batch does not want; what they have brought is kept.
+void ExpertCache::State::drop_ahead() {
+  SlotList& reading = list_of(Slot::Status::reading);
+  for (auto it = reading.begin(); it != reading.end();) {
+    const std::int32_t i = *it++;
+    if (slot(i).wanted == kNone) drop_read(i);
+  }
+}
+
 // Nothing may write to the slots after this.
 void ExpertCache::State::drain() {
   drop_batch();
+  drop_ahead();
   for (const std::int32_t i : list_of(Slot::Status::draining)) queue.wait(slot(i).read, nullptr);
 }
 
-ExpertCache::ExpertCache(const ExpertStore& store, ReadQueue& queue, std::int32_t slots)
-    : state_(std::make_unique<State>(store, queue, slots)) {}
+ExpertCache::ExpertCache(const ExpertStore& store, ReadQueue& queue, BufferWarmer& warmer,
+                         std::int32_t slots, std::size_t chunk_bytes)
+    : state_(std::make_unique<State>(store, queue, warmer, chunk_bytes)) {
+  set_slots(slots);
+}
 
 ExpertCache::~ExpertCache() {
   state_->drain();
 }
 
-void ExpertCache::begin_batch(std::int32_t layer, std::span<const std::int32_t> experts) {
+void ExpertCache::begin_batch(std::int32_t layer, std::span<const std::int32_t> experts,
+                              CacheUse use) {
   assert(is_distinct(experts));
   State& state = *state_;
   state.drop_batch();
+  state.settle_memory();
   state.layer = layer;
+  state.use = use;
   state.batch.assign(experts.begin(), experts.end());
   for (std::size_t i = 0; i < experts.size(); ++i) {
     const std::int32_t holder = state.slot_of(layer, experts[i]);
-    if (holder != kNone) state.slot(holder).wanted = static_cast<std::int32_t>(i);
+    if (holder == kNone) continue;
+    state.want(holder, static_cast<std::int32_t>(i));
+    if (state.slot(holder).status != Slot::Status::reading) continue;
+    ++state.stats.ahead_used;
+    state.queue.promote(state.slot(holder).read, ReadPriority::demand);
   }
+  state.drop_ahead();
   state.fill(true);
+}
+
+void ExpertCache::look_ahead(std::int32_t layer, std::span<const std::int32_t> experts) {
+  State& state = *state_;
+  for (const std::int32_t expert : experts) {
+    if (state.slot_of(layer, expert) != kNone) continue;
+    if (state.frontier < state.batch.size()) return;  // slots are short already
+    const std::int32_t i = state.take_slot(false);
+    if (i == kNone) return;
+    state.start_read(i, layer, expert, ReadPriority::look_ahead);
+    ++state.stats.ahead;
+  }
+}
+
+void ExpertCache::set_slots(std::int32_t slots) {
+  assert(slots >= 1);
+  state_->memory.want(slots);
+  state_->settle_memory();
 }
 
 ExpertLease ExpertCache::next(const StopFlag* stop) {
@@ -308,14 +404,24 @@ ExpertLease ExpertCache::next(const StopFlag* stop) {
   Slot& given = state.slot(i);
   if (given.status == Slot::Status::reading) {
     state.land(i, stop);
+    if (given.status == Slot::Status::empty) {  // a read ahead has failed
+      state.frontier = state.position;
+      return next(stop);
+    }
   } else {
     ++state.stats.hits;
   }
   given.wanted = kNone;
+  if (given.passing && state.use == CacheUse::keep) {
+    given.passing = false;
+    --state.passing;
+  }
+  --state.under_way;
   ++given.leases;
-  state.set_status(given, Slot::Status::ready);  // now the most recently used
+  // Now the most recently used, unless the batch passes through.
+  if (state.use == CacheUse::keep) state.set_status(given, Slot::Status::ready);
   ++state.position;
-  return {this, i, state.store.view(state.layer, expert, state.memory_of(i))};
+  return {this, i, state.store.view(state.layer, expert, state.memory.at(i))};
 }
 
 const ExpertCacheStats& ExpertCache::stats() const {
@@ -323,12 +429,17 @@ const ExpertCacheStats& ExpertCache::stats() const {
 }
 
 std::int32_t ExpertCache::slots() const {
-  return static_cast<std::int32_t>(state_->slots.size());
+  return state_->memory.there();
 }
 
 void ExpertCache::release(std::int32_t slot) noexcept {
-  assert(state_->slot(slot).leases > 0);
-  --state_->slot(slot).leases;
+  Slot& released = state_->slot(slot);
+  assert(released.leases > 0);
+  --released.leases;
+  if (released.passing) {  // the next to go
+    SlotList& ready = state_->list_of(Slot::Status::ready);
+    ready.splice(ready.begin(), ready, released.place);
+  }
   try {
     state_->fill(false);  // the reads go on while the caller computes
   } catch (...) {

@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <span>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 
+#include "engine/base/buffer.h"
 #include "engine/base/error.h"
 
 namespace penstock {
@@ -30,6 +33,11 @@ constexpr std::array<TypeRow, 7> kTypes = {{{TensorType::f32, "F32", 4},
                                             {TensorType::i8, "I8", 1},
                                             {TensorType::i32, "I32", 4},
                                             {TensorType::i64, "I64", 8}}};
+
+const TypeRow& row_of(TensorType type) {
+  return *std::find_if(kTypes.begin(), kTypes.end(),
+                       [type](const TypeRow& row) { return row.type == type; });
+}
 
 // One tensor as read; its name and dimensions lie in the arenas of the handler.
 struct Record {
@@ -307,10 +315,14 @@ void HeaderHandler::visit(std::uint64_t data_start,
 }  // namespace
 
 const char* tensor_type_name(TensorType type) {
-  for (const TypeRow& row : kTypes) {
-    if (row.type == type) return row.name;
-  }
-  return "unknown";
+  return row_of(type).name;
+}
+
+std::uint64_t tensor_bytes(TensorType type, std::span<const std::int64_t> shape) {
+  return std::accumulate(shape.begin(), shape.end(), row_of(type).bytes,
+                         [](std::uint64_t product, std::int64_t dimension) {
+                           return product * static_cast<std::uint64_t>(dimension);
+                         });
 }
 
 std::string describe_tensor(TensorType type, std::span<const std::int64_t> shape) {
@@ -361,6 +373,28 @@ void read_safetensors_header(const ByteSource& source,
   std::string json(length, '\0');
   source.read(kLengthBytes, std::as_writable_bytes(std::span(json)));
   parse_safetensors_header(json, source.name(), file_bytes, visit);
+}
+
+SafetensorsHeader make_safetensors_header(std::vector<LayoutTensor> tensors) {
+  // The enumerators of the published types are in the order of the files.
+  static_assert(TensorType::f32 < TensorType::bf16 && TensorType::bf16 < TensorType::u8);
+  std::sort(tensors.begin(), tensors.end(), [](const LayoutTensor& a, const LayoutTensor& b) {
+    return std::tie(a.type, a.name) < std::tie(b.type, b.name);
+  });
+  std::string json = "{";
+  std::uint64_t end = 0;
+  for (const LayoutTensor& tensor : tensors) {
+    const std::uint64_t begin = end;
+    end += tensor_bytes(tensor.type, tensor.shape);
+    json += json.size() > 1 ? "," : "";
+    json += nlohmann::json(tensor.name).dump() + R"(:{"dtype":")" + tensor_type_name(tensor.type) +
+            R"(","shape":)" + nlohmann::json(tensor.shape).dump() + R"(,"data_offsets":[)" +
+            std::to_string(begin) + "," + std::to_string(end) + "]}";
+  }
+  json += "}";
+  json.append(round_up(json.size(), kLengthBytes) - json.size(), ' ');
+  const std::uint64_t file_bytes = kLengthBytes + json.size() + end;
+  return {std::move(json), file_bytes};
 }
 
 }  // namespace penstock

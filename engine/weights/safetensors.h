@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The safetensors container (spec: checkpoint.md section 1). Plain functions, any thread.
+// The safetensors container (spec: checkpoint.md section 1): headers read, checked and made. Plain
+// functions, any thread.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,5 +35,27 @@ void read_safetensors_header(const ByteSource& source,
 void parse_safetensors_header(std::string_view json, const std::string& file,
                               std::uint64_t file_bytes,
                               const std::function<void(const SafetensorsEntry&)>& visit);
+
+// A tensor, and a file of tensors in any order, before they have places.
+struct LayoutTensor {
+  std::string name;
+  TensorType type;
+  std::vector<std::int64_t> shape;
+};
+struct LayoutFile {
+  std::string name;
+  std::vector<LayoutTensor> tensors;
+};
+
+std::uint64_t tensor_bytes(TensorType type, std::span<const std::int64_t> shape);
+
+struct SafetensorsHeader {
+  std::string json;  // padded with spaces to a multiple of 8
+  std::uint64_t file_bytes;
+};
+
+// The header of such a file as the published ones are written: F32, then BF16, then U8, by name
+// within a type, without metadata.
+SafetensorsHeader make_safetensors_header(std::vector<LayoutTensor> tensors);
 
 }  // namespace penstock

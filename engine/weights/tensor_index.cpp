@@ -20,8 +20,17 @@
 #include "engine/weights/safetensors.h"
 
 namespace penstock {
+
+struct TensorShard {
+  std::unique_ptr<ByteSource> source;
+  std::vector<std::pair<std::string, TensorInfo>> tensors;
+  std::vector<ExpertTensor> expert_tensors;
+  std::exception_ptr error;
+};
+
 namespace {
 
+using Shard = TensorShard;
 namespace fs = std::filesystem;
 
 constexpr const char* kIndexFile = "model.safetensors.index.json";
@@ -31,13 +40,6 @@ constexpr int kMaxThreads = 4;  // headers are parsed at some 200 MB/s per core
 struct ShardName {
   std::string file;
   std::optional<std::uint64_t> tensors;  // that the index file lists
-};
-
-struct Shard {
-  std::unique_ptr<ByteSource> source;
-  std::vector<std::pair<std::string, TensorInfo>> tensors;
-  std::vector<ExpertTensor> expert_tensors;
-  std::exception_ptr error;
 };
 
 // SAX handler of the index file: it counts the tensors of each shard. Names of tensors are not
@@ -313,6 +315,22 @@ std::vector<Shard> open_shards(const std::vector<std::string>& model_dirs,
   return shards;
 }
 
+// Only name and size are known.
+class AbsentFile final : public ByteSource {
+ public:
+  AbsentFile(std::string name, std::uint64_t bytes) : name_(std::move(name)), bytes_(bytes) {}
+  const std::string& name() const override { return name_; }
+  std::uint64_t size() const override { return bytes_; }
+  void read(std::uint64_t /*offset*/, std::span<std::byte> /*out*/) const override {
+    throw Error(ErrorCode::model, name_ + ": is not here, only its layout is known");
+  }
+  int direct_fd() const override { return -1; }
+
+ private:
+  std::string name_;
+  std::uint64_t bytes_;
+};
+
 }  // namespace
 
 std::uint64_t expert_tensor_key(const ExpertTensor& t) {
@@ -334,14 +352,28 @@ TensorIndex TensorIndex::open(const std::string& model_dir, const SourceOpener& 
 
 TensorIndex TensorIndex::open(const std::vector<std::string>& model_dirs,
                               const SourceOpener& opener) {
-  const std::vector<ShardName> names = list_shards(model_dirs, opener);
+  return merge(open_shards(model_dirs, list_shards(model_dirs, opener), opener));
+}
 
+TensorIndex TensorIndex::from_layout(const std::vector<LayoutFile>& files) {
+  std::vector<Shard> shards(files.size());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const SafetensorsHeader header = make_safetensors_header(files[i].tensors);
+    shards[i].source = std::make_unique<AbsentFile>(files[i].name, header.file_bytes);
+    parse_safetensors_header(header.json, files[i].name, header.file_bytes,
+                             [&](const SafetensorsEntry& entry) {
+                               add_tensor(entry, static_cast<std::uint32_t>(i), shards[i]);
+                             });
+  }
+  return merge(std::move(shards));
+}
+
+TensorIndex TensorIndex::merge(std::vector<TensorShard> shards) {
   TensorIndex index;
   const auto fail_twice = [&](const std::string& name, std::uint32_t a, std::uint32_t b) {
     throw Error(ErrorCode::model, index.sources_[b]->name() + ": tensor " + name + " is in " +
                                       index.sources_[a]->name() + " too");
   };
-  std::vector<Shard> shards = open_shards(model_dirs, names, opener);
   std::size_t experts = 0;
   for (Shard& shard : shards) {
     index.sources_.push_back(std::move(shard.source));

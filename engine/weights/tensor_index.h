@@ -59,6 +59,9 @@ std::string expert_tensor_name(const ExpertTensor& tensor);
 // Opens the file at a path; tests put faults behind it. Called from several threads at once.
 using SourceOpener = std::function<std::unique_ptr<ByteSource>(const std::string& path)>;
 
+struct LayoutFile;   // safetensors.h
+struct TensorShard;  // a file and its tensors, while the index is put together
+
 class TensorIndex {
  public:
   // Opens every shard that model.safetensors.index.json names, or every *.safetensors file of the
@@ -68,6 +71,10 @@ class TensorIndex {
   // The index file is the first that is found; a shard that lies in more than one folder, the same
   // size in each, is read from all of them.
   static TensorIndex open(const std::vector<std::string>& model_dirs, const SourceOpener& opener);
+
+  // The index of files that are not here, each with a header as make_safetensors_header would write
+  // it: right names, sizes and offsets, but any read throws Error(model).
+  static TensorIndex from_layout(const std::vector<LayoutFile>& files);
 
   // null when there is no such tensor; routed-expert tensors are not found by name.
   const TensorInfo* find(std::string_view name) const;
@@ -83,6 +90,8 @@ class TensorIndex {
   std::uint64_t file_bytes() const;  // sum over the sources
 
  private:
+  static TensorIndex merge(std::vector<TensorShard> shards);
+
   std::vector<std::unique_ptr<ByteSource>> sources_;
   std::unordered_map<std::string, TensorInfo> tensors_;
   std::vector<ExpertTensor> expert_tensors_;

@@ -36,6 +36,7 @@ std::unique_ptr<Command> add_tokenize_command(CLI::App& app);
 std::unique_ptr<Command> add_health_command(CLI::App& app);
 std::unique_ptr<Command> add_logits_command(CLI::App& app);
 std::unique_ptr<Command> add_plan_command(CLI::App& app);
+std::unique_ptr<Command> add_bench_command(CLI::App& app);
 std::unique_ptr<Command> add_convert_command(CLI::App& app);
 
 }  // namespace penstock

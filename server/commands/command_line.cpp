@@ -46,8 +46,12 @@ void add_top_level_options(CLI::App& app, TopLevel& options) {
 
 // "penstock run": what the arguments have named so far.
 std::string spoken_name(const CLI::App& app) {
-  const auto parsed = app.get_subcommands();
-  return parsed.empty() ? "penstock" : "penstock " + parsed.front()->get_name();
+  std::string name = "penstock";
+  for (auto parsed = app.get_subcommands(); !parsed.empty();
+       parsed = parsed.front()->get_subcommands()) {
+    name += " " + parsed.front()->get_name();
+  }
+  return name;
 }
 
 [[noreturn]] void fail_usage(const CLI::App& app, std::string problem) {
@@ -78,7 +82,8 @@ int run_command_line(int argc, const char* const* argv) {
   const std::array commands = {add_serve_command(app),    add_health_command(app),
                                add_run_command(app),      add_chat_command(app),
                                add_tokenize_command(app), add_logits_command(app),
-                               add_plan_command(app),     add_convert_command(app)};
+                               add_plan_command(app),     add_convert_command(app),
+                               add_bench_command(app)};
   if (parse_or_help(app, argc, argv)) return 0;
   if (top_level.version) {
     write_stdout((top_level.json ? version_json() : version_line()) + "\n");

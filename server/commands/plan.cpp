@@ -21,6 +21,8 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  penstock plan --model /models/kimi-k3              with the memory of this machine\n"
     "  penstock plan --model /models/kimi-k3 --ram 128G   with another budget\n"
+    "  penstock plan --model kimi-k3                      without the weights: kimi-k3, "
+    "kimi-linear\n"
     "\n"
     "Reads configuration and headers only. Exit status 0 when the plan could be made, whether\n"
     "the model fits or not: the last line says which (\"fits\" with --json).";
@@ -34,6 +36,11 @@ std::string describe_model(const ModelPlan& plan) {
          "read from the drive when needed: " + std::to_string(experts) + " experts of " +
          format_bytes(plan.expert_bytes) + ", " + format_bytes(plan.all_expert_bytes) +
          " in all; embedding by row, " + format_bytes(plan.embedding_bytes) + "\n";
+}
+
+std::string describe_source(const std::string& model) {
+  return "planned without weights, from the published configuration: there is no folder " + model +
+         "\n";
 }
 
 std::string describe_verdict(const MemoryPlan& plan) {
@@ -78,10 +85,19 @@ class PlanCommand : public Command {
   }
 
   int run() override {
-    const ModelPlan plan = plan_model(start(settings_.resolve()).model);
+    const Config config = settings_.resolve();
+    set_up_logging(config, "warn");
+    ModelOptions options = config.engine.model;
+    const PlannedFolder folder = planned_folder(config);
+    options.dir = folder.path;
+    options.without_weights = !folder.has_weights;
+    const ModelPlan plan = plan_model(options);
     if (json_) {
-      write_stdout(plan_json(plan).dump() + "\n");
+      nlohmann::ordered_json json = plan_json(plan);
+      json["without_weights"] = options.without_weights;
+      write_stdout(json.dump() + "\n");
     } else {
+      if (options.without_weights) write_stdout(describe_source(config.model));
       std::string memory = describe_plan(plan.memory);
       if (!memory.ends_with('\n')) memory += '\n';
       write_stdout(describe_model(plan) + memory + describe_verdict(plan.memory));

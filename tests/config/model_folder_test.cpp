@@ -27,7 +27,9 @@ class ModelFolderTest : public testing::Test {
 
   std::string find(const std::string& model) const { return find_model_folder(model, places()); }
   ModelPlaces places() const {
-    return {.models_dir = dir_.path("models"), .demo = {dir_.path("nowhere"), dir_.path("share")}};
+    return {.models_dir = dir_.path("models"),
+            .demo = {dir_.path("nowhere"), dir_.path("share")},
+            .configs = {dir_.path("nowhere"), dir_.path("configs")}};
   }
 
   TempDir dir_;
@@ -68,6 +70,33 @@ TEST_F(ModelFolderTest, FindsTheFirstDemoThatHoldsAModel) {
   EXPECT_EQ(find("demo"), dir_.path("share"));
   dir_.write("models/demo/config.json", "{}");
   EXPECT_EQ(find("demo"), dir_.path("share"));
+}
+
+TEST_F(ModelFolderTest, PlansPublishedConfigurationsWhereNoFolderHasTheName) {
+  for (const char* name : {"kimi-k3", "here", "kimi-linear", "demo"}) {
+    std::filesystem::create_directories(dir_.path(std::string("configs/") + name));
+    dir_.write(std::string("configs/") + name + "/config.json", "{}");
+  }
+  dir_.write("share/config.json", "{}");
+  const auto plan = [this](const std::string& model) {
+    const PlannedFolder folder = find_planned_folder(model, places());
+    return std::pair(folder.path, folder.has_weights);
+  };
+  EXPECT_EQ(plan("kimi-linear"), std::pair(dir_.path("configs/kimi-linear"), false));
+  EXPECT_EQ(plan("kimi-k3"), std::pair(dir_.path("models/kimi-k3"), true));
+  EXPECT_EQ(plan("here"), std::pair(std::string("here"), true));
+  EXPECT_EQ(plan("demo"), std::pair(dir_.path("share"), true));
+  EXPECT_EQ(plan("./kimi-linear"), std::pair(std::string("./kimi-linear"), true));
+  EXPECT_EQ(error_of([&] { plan("unknown"); }).code(), ErrorCode::usage);
+  EXPECT_EQ(error_of([this] { find("kimi-linear"); }).code(), ErrorCode::usage);
+}
+
+TEST(ModelPlaces, KnowTheConfigurationsOfTheSourceTree) {
+  for (const char* name : {"kimi-k3", "kimi-linear"}) {
+    const PlannedFolder folder = find_planned_folder(name, {.configs = published_config_places()});
+    EXPECT_FALSE(folder.has_weights);
+    EXPECT_TRUE(std::filesystem::exists(folder.path + "/config.json")) << folder.path;
+  }
 }
 
 TEST(ModelPlaces, KnowTheDemoOfTheSourceTree) {

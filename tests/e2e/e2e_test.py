@@ -227,12 +227,82 @@ class Plan(EndToEnd):
             self.assertEqual(plan["all_expert_bytes"],
                              plan["expert_bytes"] * plan["experts"] * plan["moe_layers"])
 
+    def test_needs_no_weights_for_published_models(self):
+        for model, layers, experts, file_bytes in (
+                ("kimi-k3", 93, 896, 1_560_936_091_448), ("kimi-linear", 27, 256, 98_247_500_000)):
+            text = self.succeed("plan", "--model", model, "--ram", "100M")
+            self.assertIn("planned without weights", text.splitlines()[0])
+            self.assertIn("does not fit", text.splitlines()[-1])
+            plan = json.loads(self.succeed("plan", "--model", model, "--ram", "100M", "--json"))
+            self.assertIs(plan["without_weights"], True)
+            self.assertEqual((plan["layers"], plan["experts"]), (layers, experts))
+            self.assertAlmostEqual(plan["file_bytes"] / file_bytes, 1, places=4)
+        self.fail_with("run", "hello", "--model", "kimi-k3", says=r"no model kimi-k3")
+
+    def test_a_folder_goes_before_the_published_configuration(self):
+        models = self.penstock.home / "models"
+        models.mkdir()
+        copy_model("k3-a", models / "kimi-k3")
+        plan = json.loads(self.succeed("plan", "--models-dir", models, "--model", "kimi-k3",
+                                       "--ram", "1G", "--json"))
+        self.assertIs(plan["without_weights"], False)
+        self.assertEqual(plan["layers"], model_config("k3-a")["num_hidden_layers"])
+
     def test_says_when_it_does_not_fit(self):
         text = self.succeed("plan", "--model", ORACLES / "k3-a", "--ram", "1M")
         self.assertRegex(text.splitlines()[-1], r"^does not fit: needs at least .* budget")
         plan = json.loads(self.succeed("plan", "--model", ORACLES / "k3-a", "--ram", "1M", "--json"))
         self.assertIs(plan["fits"], False)
         self.assertGreater(plan["memory"]["floor_bytes"], plan["memory"]["budget_bytes"])
+
+
+class Bench(EndToEnd):
+    QUICK = ("--record-bytes", "64K", "--seconds", "0.002")
+
+    def bench(self, *arguments):
+        """What bench disk prints, where a rate can be had at all."""
+        done = self.penstock.run("bench", "disk", *self.QUICK, *arguments)
+        if re.search("direct reads are refused|a cache delivered|does not say", done.stderr):
+            self.assertEqual(done.returncode, 1)
+            self.skipTest(done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def test_a_scratch_file_gives_a_rate_and_is_gone(self):
+        folder = self.penstock.home / "drive"
+        folder.mkdir()
+        rate = json.loads(self.bench("--dir", folder, "--json").stdout)
+        self.assertEqual(list(rate),
+                         ["record_bytes", "file_system", "depths", "gb_per_s", "depth"])
+        self.assertEqual(rate["record_bytes"], 65536)
+        self.assertEqual([row["depth"] for row in rate["depths"]], [1, 2, 4, 8, 16])
+        best = max(rate["depths"], key=lambda row: row["gb_per_s"])
+        self.assertEqual((rate["depth"], rate["gb_per_s"]), (best["depth"], best["gb_per_s"]))
+        self.assertGreater(rate["gb_per_s"], 0)
+        self.assertEqual(list(folder.iterdir()), [])
+
+    def test_files_that_are_too_small_or_have_holes_are_named(self):
+        model = self.penstock.home / "model"
+        model.mkdir()
+        shard = model / "model.safetensors"
+        for content, hole, says in [(b"x", 0, "hold 0 records, expected at least 240"),
+                                    (b"x", 1 << 26, "model.safetensors: is sparse or compressed")]:
+            shard.write_bytes(content)
+            os.truncate(shard, len(content) + hole)
+            done = self.bench("--model", model)
+            self.assertIn(says, done.stderr)
+            self.assertIn("writing a scratch file", done.stderr)
+            self.assertRegex(done.stdout, r"best: \d+\.\d\d GB/s with \d+ in flight\n\Z")
+        self.assertEqual(list(model.iterdir()), [shard])
+
+    def test_usage(self):
+        self.fail_with("bench", says=r"; see penstock bench --help$")
+        self.fail_with("bench", "disk", "--record-bytes", "0",
+                       says=r"--record-bytes: 0: .*; see penstock bench disk --help$")
+        self.fail_with("bench", "disk", "--dir", "a", "--model", "b",
+                       says=r"--dir.*--model|--model.*--dir")
+        self.fail_with("bench", "disk", "--dir", self.penstock.home / "none", says=r"none: No such")
+        self.assertIn("Examples", self.succeed("bench", "disk", "--help"))
 
 
 class BadModel(EndToEnd):

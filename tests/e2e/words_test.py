@@ -260,10 +260,17 @@ class Health(Words):
     def test_ready(self):
         port = self.start_server()
         for arguments, variables in [(("--url", f"http://127.0.0.1:{port}/"), {}),
-                                     (("--url", f"localhost:{port}"), {}),
+                                     (("--url", f"127.0.0.1:{port}"), {}),
                                      ((), {"PENSTOCK_PORT": port, "PENSTOCK_HOST": "0.0.0.0"})]:
             self.assertEqual(self.succeed("health", *arguments, variables=variables),
                              '200 {"status":"ok"}\n')
+
+    def test_hosts_go_by_name(self):
+        try:
+            socket.getaddrinfo("localhost", None)
+        except OSError as error:
+            self.skipTest(f"localhost is no host here (/etc/hosts): {error.strerror}")
+        self.succeed("health", "--url", f"http://localhost:{self.start_server()}")
 
     def answer_with(self, answer):
         """`health` asking a server that sends `answer`."""
@@ -344,6 +351,14 @@ class Session:
 
 
 class Terminal(Words):
+    def setUp(self):
+        super().setUp()
+        try:
+            for end in pty.openpty():
+                os.close(end)
+        except OSError as error:
+            self.skipTest(f"no terminals can be made here (/dev/pts): {error}")
+
     def start(self, *arguments, **variables):
         return Session(self.penstock.home, *arguments, **variables)
 

@@ -15,7 +15,7 @@ using nlohmann::json;
 
 TEST(ModelConfig, ReadsThePublishedK3) {
   const ModelConfig config =
-      parse_model_config(read_file(golden_path("kimi-k3/config.json")),
+      parse_model_config(read_file(published_dir("kimi-k3") + "/config.json"),
                          R"({"max_length": 1048576, "eos_token_id": 163586})", "config.json");
   EXPECT_EQ(config.architecture, "kimi-k3");
   EXPECT_EQ(config.prefix, "language_model.");
@@ -48,11 +48,15 @@ TEST(ModelConfig, ReadsThePublishedK3) {
   EXPECT_EQ(config.expert_input(), 3584);
   EXPECT_TRUE(config.moe.latent_norm);
   EXPECT_EQ(config.stop_ids, std::vector<Token>{163586});
+  ASSERT_TRUE(config.vision);
+  EXPECT_EQ(config.vision->layers, 27);
+  EXPECT_EQ(config.vision->attention_width, 1536);
+  EXPECT_EQ(config.vision->merged_patches, 4);
 }
 
 TEST(ModelConfig, ReadsThePublishedKimiLinear) {
-  const ModelConfig config =
-      parse_model_config(read_file(golden_path("kimi-linear/config.json")), "", "config.json");
+  const ModelConfig config = parse_model_config(
+      read_file(published_dir("kimi-linear") + "/config.json"), "", "config.json");
   EXPECT_EQ(config.architecture, "kimi-linear");
   EXPECT_EQ(config.prefix, "");
   EXPECT_EQ(config.activation, Activation::silu);
@@ -71,7 +75,7 @@ TEST(ModelConfig, ReadsThePublishedKimiLinear) {
 
 TEST(ModelConfig, TakesStopIdsFromBothFiles) {
   const ModelConfig config =
-      parse_model_config(read_file(golden_path("kimi-linear/config.json")),
+      parse_model_config(read_file(published_dir("kimi-linear") + "/config.json"),
                          R"({"eos_token_id": [163585, 163586]})", "config.json");
   EXPECT_EQ(config.stop_ids, (std::vector<Token>{163586, 163585}));
 }
@@ -85,7 +89,7 @@ struct BadConfig {
 class BadConfigTest : public ::testing::TestWithParam<BadConfig> {};
 
 TEST_P(BadConfigTest, IsRefusedByName) {
-  json config = read_json(golden_path("kimi-linear/config.json"));
+  json config = read_json(published_dir("kimi-linear") + "/config.json");
   GetParam().change(config);
   try {
     parse_model_config(config.dump(), "", "config.json");
@@ -127,6 +131,17 @@ const BadConfig kBadConfigs[] = {
      },
      "format is \"int-quantized\""},
     {"stop_id", [](json& c) { c["eos_token_id"] = 163840; }, "eos_token_id holds 163840"},
+    {"vision", [](json& c) { c["vision_config"] = json::object(); }, "merge_kernel_size"},
+    {"merge",
+     [](json& c) {
+       c["vision_config"] = {{"merge_kernel_size", {2, 17}}};
+     },
+     "merge_kernel_size"},
+    {"vision_layers",
+     [](json& c) {
+       c["vision_config"] = {{"merge_kernel_size", {2, 2}}};
+     },
+     "vt_num_hidden_layers is missing"},
     {"shared",
      [](json& c) {
        c["num_shared_experts"] = 1024;

@@ -19,6 +19,10 @@ std::string oracle_dir(const std::string& oracle) {
   return golden_path("oracle/" + oracle);
 }
 
+std::string published_dir(const std::string& model) {
+  return std::string(PENSTOCK_SOURCE_DIR) + "/config/models/" + model;
+}
+
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw std::runtime_error(path + ": cannot be opened");

@@ -18,9 +18,10 @@ namespace penstock::testing {
 
 inline const std::vector<std::string> kOracles = {"k3-a", "k3-b", "kimi-linear-a"};
 
-std::string golden_path(const std::string& name);   // below tests/golden
-std::string oracle_dir(const std::string& oracle);  // "k3-a" to its folder
-std::string read_file(const std::string& path);     // throws when it cannot be read
+std::string golden_path(const std::string& name);     // below tests/golden
+std::string oracle_dir(const std::string& oracle);    // "k3-a" to its folder
+std::string published_dir(const std::string& model);  // "kimi-k3" to the one of its config.json
+std::string read_file(const std::string& path);       // throws when it cannot be read
 nlohmann::json read_json(const std::string& path);
 std::vector<float> read_floats(const std::string& path);
 std::vector<std::string> isa_names();  // tables of this machine

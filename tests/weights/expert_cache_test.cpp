@@ -73,8 +73,8 @@ struct World {
 
   // Takes all of a batch, each lease before the next.
   void expect_batch(ExpertCache& cache, std::int32_t layer,
-                    const std::vector<std::int32_t>& experts) const {
-    cache.begin_batch(layer, experts);
+                    const std::vector<std::int32_t>& experts, CacheUse use = CacheUse::keep) const {
+    cache.begin_batch(layer, experts, use);
     for (const std::int32_t expert : experts) {
       const ExpertLease lease = cache.next(nullptr);
       expect_expert(lease.view(), layer, expert);
@@ -103,7 +103,8 @@ TEST(ExpertCache, GivesEveryExpertWithAnyNumberOfSlots) {
     const std::vector<std::int32_t> experts = all_in_file_order(*world.store);
     for (const std::int32_t slots : {1, 2, 3, 7, 24, 100}) {
       ReadQueue queue;
-      ExpertCache cache(*world.store, queue, slots);
+      BufferWarmer warmer;
+      ExpertCache cache(*world.store, queue, warmer, slots);
       EXPECT_EQ(cache.slots(), slots);
       for (int round = 0; round < 2; ++round) {
         world.expect_batch(cache, 1, experts);
@@ -175,7 +176,8 @@ TEST(ExpertCache, CountsExactlyAsASimulatedCacheDoes) {
     for (const bool holds_previous : {false, true}) {
       if (holds_previous && slots == 1) continue;
       ReadQueue queue;
-      ExpertCache cache(*world.store, queue, slots);
+      BufferWarmer warmer;
+      ExpertCache cache(*world.store, queue, warmer, slots);
       SimulatedCache simulated(static_cast<std::size_t>(slots), holds_previous);
       for (int round = 0; round < 60; ++round) {
         // Often the same layer again: then every slot may hold what the batch still wants.
@@ -183,7 +185,7 @@ TEST(ExpertCache, CountsExactlyAsASimulatedCacheDoes) {
         std::vector<std::int32_t> experts = all_in_file_order(*world.store);
         std::shuffle(experts.begin(), experts.end(), random);
         experts.resize(1 + random() % experts.size());
-        cache.begin_batch(layer, experts);
+        cache.begin_batch(layer, experts, CacheUse::keep);
         std::optional<ExpertLease> lease;
         for (const std::int32_t expert : experts) {
           if (!holds_previous) lease.reset();
@@ -213,9 +215,10 @@ TEST(ExpertCache, ReadsAtMostAPageMorePerRead) {
   const ExpertStore store(index, {3, 12, 256, 512}, {false, true, true});
   ASSERT_EQ(store.expert_bytes() % kPageBytes, 0U);
   ReadQueue queue;
-  ExpertCache cache(store, queue, 5);
+  BufferWarmer warmer;
+  ExpertCache cache(store, queue, warmer, 5);
   for (const std::int32_t layer : {1, 2, 1}) {
-    cache.begin_batch(layer, all_in_file_order(store));
+    cache.begin_batch(layer, all_in_file_order(store), CacheUse::keep);
     for (int i = 0; i < 12; ++i) cache.next(nullptr);
   }
   const ExpertCacheStats& stats = cache.stats();
@@ -227,8 +230,9 @@ TEST(ExpertCache, ReadsAtMostAPageMorePerRead) {
 TEST(ExpertCache, KeepsLeasedSlotsWhenFull) {
   const World world;
   ReadQueue queue;
-  ExpertCache cache(*world.store, queue, 2);
-  cache.begin_batch(1, std::vector<std::int32_t>{5});
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 2);
+  cache.begin_batch(1, std::vector<std::int32_t>{5}, CacheUse::keep);
   const ExpertLease kept = cache.next(nullptr);
   for (int round = 0; round < 3; ++round) {
     world.expect_batch(cache, 2, all_in_file_order(*world.store));
@@ -240,8 +244,9 @@ TEST(ExpertCache, KeepsLeasedSlotsWhenFull) {
 TEST(ExpertCache, MovesLeases) {
   const World world;
   ReadQueue queue;
-  ExpertCache cache(*world.store, queue, 2);
-  cache.begin_batch(1, std::vector<std::int32_t>{0, 1, 2, 3});
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 2);
+  cache.begin_batch(1, std::vector<std::int32_t>{0, 1, 2, 3}, CacheUse::keep);
   ExpertLease a = cache.next(nullptr);
   ExpertLease b = std::move(a);
   a = cache.next(nullptr);
@@ -256,8 +261,9 @@ TEST(ExpertCache, MovesLeases) {
 TEST(ExpertCache, RefusesWhenEverySlotIsLeased) {
   const World world;
   ReadQueue queue;
-  ExpertCache cache(*world.store, queue, 1);
-  cache.begin_batch(1, std::vector<std::int32_t>{0, 1});
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 1);
+  cache.begin_batch(1, std::vector<std::int32_t>{0, 1}, CacheUse::keep);
   {
     const ExpertLease lease = cache.next(nullptr);
     EXPECT_THROW(cache.next(nullptr), Error);
@@ -268,11 +274,12 @@ TEST(ExpertCache, RefusesWhenEverySlotIsLeased) {
 TEST(ExpertCache, ReadsAheadInTheOrderOfTheBatch) {
   const World world;
   ReadQueue queue({.depth = 3});
-  ExpertCache cache(*world.store, queue, 3);
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 3);
   FaultySource& source = world.source(1);
   const std::size_t before = source.offsets().size();
   source.hang();
-  cache.begin_batch(1, std::vector<std::int32_t>{9, 2, 5, 7});
+  cache.begin_batch(1, std::vector<std::int32_t>{9, 2, 5, 7}, CacheUse::keep);
   source.wait_for_hanging(3);
   std::vector<std::uint64_t> offsets = source.offsets();
   offsets.erase(offsets.begin(), offsets.begin() + static_cast<std::ptrdiff_t>(before));
@@ -291,8 +298,9 @@ TEST(ExpertCache, ReadsAheadInTheOrderOfTheBatch) {
 TEST(ExpertCache, StartsTheNextReadWhenALeaseIsGivenBack) {
   const World world;
   ReadQueue queue;
-  ExpertCache cache(*world.store, queue, 2);
-  cache.begin_batch(1, std::vector<std::int32_t>{0, 1, 2});
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 2);
+  cache.begin_batch(1, std::vector<std::int32_t>{0, 1, 2}, CacheUse::keep);
   std::optional<ExpertLease> a = cache.next(nullptr);
   const ExpertLease b = cache.next(nullptr);
   world.source(1).hang();
@@ -306,9 +314,10 @@ TEST(ExpertCache, StartsTheNextReadWhenALeaseIsGivenBack) {
 TEST(ExpertCache, ServesTheNextBatchAfterOneThatWasDropped) {
   const World world;
   ReadQueue queue;
-  ExpertCache cache(*world.store, queue, 4);
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 4);
   for (int round = 0; round < 20; ++round) {
-    cache.begin_batch(1, all_in_file_order(*world.store));
+    cache.begin_batch(1, all_in_file_order(*world.store), CacheUse::keep);
     if (round % 2 == 1) world.expect_expert(cache.next(nullptr).view(), 1, 0);
     world.expect_batch(cache, 2, {3, 1, 4, 11, 5});
   }
@@ -317,7 +326,7 @@ TEST(ExpertCache, ServesTheNextBatchAfterOneThatWasDropped) {
 
 // Runs a batch of layer 1 until it throws.
 Error error_of_batch(ExpertCache& cache, const ExpertStore& store) {
-  cache.begin_batch(1, all_in_file_order(store));
+  cache.begin_batch(1, all_in_file_order(store), CacheUse::keep);
   for (std::int32_t i = 0; i < store.shape().experts; ++i) {
     try {
       cache.next(nullptr);
@@ -339,7 +348,8 @@ TEST(ExpertCache, ReportsAFailedReadOnceAndGoesOn) {
   for (const std::int32_t slots : {1, 2, 5, 24}) {
     for (const Fault fault : {Fault::eio, Fault::short_read}) {
       ReadQueue queue;
-      ExpertCache cache(*world.store, queue, slots);
+      BufferWarmer warmer;
+      ExpertCache cache(*world.store, queue, warmer, slots);
       fail_expert_3(fault);
       const Error error = error_of_batch(cache, *world.store);
       EXPECT_EQ(error.code(), ErrorCode::io);
@@ -356,7 +366,8 @@ TEST(ExpertCache, ReportsAFailedReadOnceAndGoesOn) {
 TEST(ExpertCache, RetriesAReadThatFailsOnce) {
   const World world;
   ReadQueue queue;
-  ExpertCache cache(*world.store, queue, 3);
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 3);
   world.source(1).inject({.fault = Fault::eio, .times = 2});
   world.expect_batch(cache, 1, all_in_file_order(*world.store));
   EXPECT_EQ(cache.stats().reads, 12U);
@@ -365,7 +376,8 @@ TEST(ExpertCache, RetriesAReadThatFailsOnce) {
 TEST(ExpertCache, SurvivesAFileThatVanishes) {
   const World world;
   ReadQueue queue;
-  ExpertCache cache(*world.store, queue, 3);
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 3);
   world.source(1).vanish();
   EXPECT_EQ(error_of_batch(cache, *world.store).code(), ErrorCode::io);
   EXPECT_EQ(error_of_batch(cache, *world.store).code(), ErrorCode::io);
@@ -377,7 +389,8 @@ TEST(ExpertCache, SurvivesAFileThatVanishes) {
 TEST(ExpertCache, WaitsForASlowDrive) {
   const World world;
   ReadQueue queue;
-  ExpertCache cache(*world.store, queue, 2);
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 2);
   world.source(1).set_delay(std::chrono::milliseconds(2));
   world.expect_batch(cache, 1, all_in_file_order(*world.store));
   EXPECT_EQ(cache.stats().reads, 12U);
@@ -393,7 +406,8 @@ TEST(ExpertCache, RefusesTheScaleByte255) {
   });
   for (const std::int32_t slots : {1, 4}) {
     ReadQueue queue;
-    ExpertCache cache(*world.store, queue, slots);
+    BufferWarmer warmer;
+    ExpertCache cache(*world.store, queue, warmer, slots);
     for (int round = 0; round < 2; ++round) {
       const Error error = error_of_batch(cache, *world.store);
       EXPECT_EQ(error.code(), ErrorCode::model);
@@ -409,7 +423,7 @@ TEST(ExpertCache, RefusesTheScaleByte255) {
 // Begins a batch whose reads hang, and stops it.
 void stop_hanging_batch(const World& world, ExpertCache& cache, std::int32_t hanging) {
   StopFlag stop;
-  cache.begin_batch(1, all_in_file_order(*world.store));
+  cache.begin_batch(1, all_in_file_order(*world.store), CacheUse::keep);
   std::thread stopper([&] {
     world.source(1).wait_for_hanging(hanging);
     stop.request_stop();
@@ -426,10 +440,11 @@ void stop_hanging_batch(const World& world, ExpertCache& cache, std::int32_t han
 TEST(ExpertCache, StopsWhileReadsHangAndUsesOtherSlots) {
   const World world;
   ReadQueue queue({.depth = 4});
-  ExpertCache cache(*world.store, queue, 3);
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 3);
   world.expect_batch(cache, 2, {0, 1, 2});
   world.source(1).hang();
-  cache.begin_batch(1, std::vector<std::int32_t>{0});
+  cache.begin_batch(1, std::vector<std::int32_t>{0}, CacheUse::keep);
   StopFlag stopped;
   stopped.request_stop();
   EXPECT_THROW(cache.next(&stopped), Error);
@@ -443,16 +458,17 @@ TEST(ExpertCache, WaitsForHangingReadsOnlyUntilItIsStopped) {
   const World world;
   for (const std::int32_t slots : {1, 3}) {
     ReadQueue queue({.depth = 4});
-    ExpertCache cache(*world.store, queue, slots);
+    BufferWarmer warmer;
+    ExpertCache cache(*world.store, queue, warmer, slots);
     world.source(1).hang();
     stop_hanging_batch(world, cache, slots);
     // Every slot is draining now.
     StopFlag stop;
-    cache.begin_batch(2, std::vector<std::int32_t>{5});
+    cache.begin_batch(2, std::vector<std::int32_t>{5}, CacheUse::keep);
     std::thread stopper([&] { stop.request_stop(); });
     EXPECT_THROW(cache.next(&stop), Error);
     stopper.join();
-    cache.begin_batch(2, std::vector<std::int32_t>{5, 6, 7, 8});
+    cache.begin_batch(2, std::vector<std::int32_t>{5, 6, 7, 8}, CacheUse::keep);
     std::thread releaser([&] { world.source(1).release(); });
     for (const std::int32_t expert : {5, 6, 7, 8}) {
       world.expect_expert(cache.next(nullptr).view(), 2, expert);
@@ -466,10 +482,137 @@ TEST(ExpertCache, EndsWithReadsInFlight) {
   const World world;
   for (int round = 0; round < 50; ++round) {
     ReadQueue queue({.depth = 2});
-    ExpertCache cache(*world.store, queue, 6);
-    cache.begin_batch(1, all_in_file_order(*world.store));
+    BufferWarmer warmer;
+    ExpertCache cache(*world.store, queue, warmer, 6);
+    cache.begin_batch(1, all_in_file_order(*world.store), CacheUse::keep);
     if (round % 2 == 1) cache.next(nullptr);
   }
+}
+
+TEST(ExpertCache, ABatchThatBypassesLeavesTheCacheAsItWas) {
+  const World world;
+  ReadQueue queue;
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 8);
+  world.expect_batch(cache, 1, {3, 7, 0, 5});
+  const std::vector<std::int32_t> all = all_in_file_order(*world.store);
+  for (int i = 0; i < 3; ++i) {
+    world.expect_batch(cache, 2, all, CacheUse::bypass);
+    const std::uint64_t hits = cache.stats().hits;
+    world.expect_batch(cache, 1, {3, 7, 0, 5});
+    EXPECT_EQ(cache.stats().hits, hits + 4);
+  }
+  // A batch that keeps evicts them.
+  world.expect_batch(cache, 2, all);
+  const std::uint64_t hits = cache.stats().hits;
+  world.expect_batch(cache, 1, {3, 7, 0, 5});
+  EXPECT_EQ(cache.stats().hits, hits);
+}
+
+TEST(ExpertCache, WhatWasReadAheadIsNotReadAgain) {
+  const World world;
+  ReadQueue queue;
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 8);
+  world.expect_batch(cache, 1, {3, 7});
+  const std::uint64_t calls = world.source(2).calls();
+  cache.look_ahead(2, std::vector<std::int32_t>{4, 1, 6});
+  world.expect_batch(cache, 2, {1, 4, 9});
+  EXPECT_EQ(cache.stats().ahead, 3U);
+  EXPECT_GE(world.source(2).calls(), calls + 3);
+  EXPECT_LE(world.source(2).calls(), calls + 4);  // 6 may have been cancelled before it started
+  world.expect_batch(cache, 1, {3, 7});
+  EXPECT_GE(cache.stats().hits, 2U);
+}
+
+TEST(ExpertCache, AReadAheadThatHangsIsTakenOverOrLeft) {
+  const World world;
+  ReadQueue queue;
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 8);
+  world.expect_batch(cache, 1, {3});
+  world.source(2).hang();
+  cache.look_ahead(2, std::vector<std::int32_t>{4, 6});
+  world.source(2).wait_for_hanging(2);
+  world.expect_batch(cache, 1, {3, 5});  // wants neither: they drain
+  cache.look_ahead(2, std::vector<std::int32_t>{7});
+  world.source(2).wait_for_hanging(3);
+  cache.begin_batch(2, std::vector<std::int32_t>{7, 8}, CacheUse::keep);
+  EXPECT_EQ(cache.stats().ahead_used, 1U);
+  world.source(2).release();
+  for (const std::int32_t expert : {7, 8}) {
+    const ExpertLease lease = cache.next(nullptr);
+    world.expect_expert(lease.view(), 2, expert);
+  }
+}
+
+TEST(ExpertCache, AReadAheadThatFailedIsTriedAgain) {
+  const World world;
+  ReadQueue queue;
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 8);
+  world.source(2).inject({.fault = Fault::eio});
+  cache.look_ahead(2, std::vector<std::int32_t>{4, 6});
+  while (queue.stats().busy_s == 0 || world.source(2).calls() < 6) std::this_thread::yield();
+  world.source(2).clear_faults();
+  world.expect_batch(cache, 2, {4, 6, 1});
+  world.source(2).inject({.fault = Fault::eio});
+  cache.look_ahead(2, std::vector<std::int32_t>{9});
+  try {
+    world.expect_batch(cache, 2, {9});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("layer 2 expert 9: ")) << error.what();
+  }
+}
+
+TEST(ExpertCache, LookingAheadTakesNoSlotOfTheRunningBatch) {
+  const World world;
+  ReadQueue queue;
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 3);
+  cache.begin_batch(1, std::vector<std::int32_t>{0, 1, 2, 3, 4}, CacheUse::keep);
+  cache.look_ahead(2, std::vector<std::int32_t>{4, 6});
+  EXPECT_EQ(cache.stats().ahead, 0U);
+  for (const std::int32_t expert : {0, 1, 2, 3, 4}) {
+    const ExpertLease lease = cache.next(nullptr);
+    world.expect_expert(lease.view(), 1, expert);
+  }
+}
+
+TEST(ExpertCache, SlotsComeAndGoByChunks) {
+  const World world;
+  ReadQueue queue;
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 7, 2 * world.store->slot_bytes());
+  const std::vector<std::int32_t> all = all_in_file_order(*world.store);
+  world.expect_batch(cache, 1, all);
+  while (cache.slots() < 7) world.expect_batch(cache, 1, all);
+  for (const std::int32_t slots : {3, 12, 1, 2, 9, 5, 4}) {
+    cache.set_slots(slots);
+    EXPECT_LE(cache.slots(), std::max(slots + 1, 2));
+    cache.look_ahead(2, std::vector<std::int32_t>{4, 6});
+    for (int i = 0; i < 6; ++i) world.expect_batch(cache, 1 + i % 2, all);
+    EXPECT_GE(cache.slots(), std::min(slots, 12));
+    EXPECT_LE(cache.slots(), std::max(slots + 1, 2));
+  }
+}
+
+// A chunk leaves only when no read writes to it any more.
+TEST(ExpertCache, AChunkWaitsForAReadThatHangs) {
+  const World world;
+  ReadQueue queue;
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 4, world.store->slot_bytes());
+  while (cache.slots() < 4) world.expect_batch(cache, 1, {0, 1, 2, 3});
+  world.source(2).hang();
+  cache.look_ahead(2, std::vector<std::int32_t>{4, 5, 6, 7});
+  world.source(2).wait_for_hanging(1);
+  cache.set_slots(1);
+  EXPECT_GT(cache.slots(), 1);
+  world.source(2).release();
+  while (cache.slots() > 1) world.expect_batch(cache, 1, {8});
+  world.expect_batch(cache, 1, {0, 1, 2, 3});
 }
 
 }  // namespace

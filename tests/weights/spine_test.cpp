@@ -218,9 +218,11 @@ TEST(Spine, AShrinkingBudgetDoesNotWaitForAReadThatHangs) {
   spine.faulty->wait_for_hanging(1);  // segment 1, on its way to its pin
   store.set_budget(spine_floor(spine.memory));
   EXPECT_EQ(store.resident_bytes(), 0U);
+  EXPECT_GT(store.memory_bytes(), 0U);
   spine.faulty->release();
-  spine.sweep(store);
-  EXPECT_LE(store.memory_bytes(), spine_floor(spine.memory));
+  do {
+    spine.sweep(store);
+  } while (store.memory_bytes() > spine_floor(spine.memory));
 }
 
 TEST(Spine, UpkeepPinsBetweenRequests) {
