@@ -12,6 +12,7 @@
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "config/config_file.h"
 #include "config/model_folder.h"
@@ -78,6 +79,55 @@ void set_expert_slots(Config& config, const std::string& text) {
   config.engine.model.memory.expert_slots = parse_count(text, INT32_MAX);
 }
 
+void set_model_path(Config& config, const std::string& text) {
+  config.engine.model.more_dirs.clear();
+  std::istringstream list(text);
+  for (std::string dir; std::getline(list, dir, ',');) {
+    if (!dir.empty()) config.engine.model.more_dirs.push_back(dir);
+  }
+}
+
+void set_spine(Config& config, const std::string& text) {
+  constexpr std::array<std::pair<std::string_view, SpineChoice>, 4> kChoices = {
+      {{"auto", SpineChoice::automatic},
+       {"bf16", SpineChoice::published},
+       {"bf12", SpineChoice::bf12},
+       {"int8", SpineChoice::int8}}};
+  const auto* choice = std::ranges::find(kChoices, text, [](const auto& row) { return row.first; });
+  if (choice == kChoices.end()) throw BadValue{"auto, bf16, bf12 or int8"};
+  config.engine.model.spine = choice->second;
+}
+
+bool parse_flag(const std::string& text) {
+  if (text != "true" && text != "false") throw BadValue{"true or false"};
+  return text == "true";
+}
+
+void set_no_look_ahead(Config& config, const std::string& text) {
+  config.engine.model.look_ahead = !parse_flag(text);
+}
+
+void set_io(Config& config, const std::string& text) {
+  if (text == "auto") {
+    config.engine.model.read_backend = ReadBackendChoice::automatic;
+  } else if (text == "io_uring") {
+    config.engine.model.read_backend = ReadBackendChoice::uring;
+  } else if (text == "pread") {
+    config.engine.model.read_backend = ReadBackendChoice::pread;
+  } else {
+    throw BadValue{"auto, io_uring or pread"};
+  }
+}
+
+void set_profile(Config& config, const std::string& text) {
+  // PENSTOCK_PROFILE=1 is what everybody types.
+  config.profile = text == "1" || (text != "0" && parse_flag(text));
+}
+
+void set_profile_json(Config& config, const std::string& text) {
+  config.profile_json = text;
+}
+
 void set_host(Config& config, const std::string& text) {
   if (text.empty()) throw BadValue{"an address, such as 127.0.0.1 or 0.0.0.0"};
   config.server.host = text;
@@ -105,8 +155,7 @@ void set_api_key_file(Config& config, const std::string& text) {
 }
 
 void set_insecure_no_auth(Config& config, const std::string& text) {
-  if (text != "true" && text != "false") throw BadValue{"true or false"};
-  config.server.allow_no_key = text == "true";
+  config.server.allow_no_key = parse_flag(text);
 }
 
 void set_cors_origins(Config& config, const std::string& text) {
@@ -176,6 +225,9 @@ constexpr std::array kSettings = {
     Setting{"models-dir", "PENSTOCK_MODELS_DIR", "DIR",
             "Folder of models by name (default: ~/.local/share/penstock/models)", kModelSettings,
             set_models_dir},
+    Setting{"model-path", "PENSTOCK_MODEL_PATH", "DIRS",
+            "More folders with shards of the model, on other drives say, with commas between",
+            kModelSettings, set_model_path},
     Setting{"ram", "PENSTOCK_RAM", "SIZE",
             "Memory for the whole process, e.g. 24G (default: auto, 75 % of what there is)",
             kEngineSettings, set_ram},
@@ -193,6 +245,20 @@ constexpr std::array kSettings = {
     Setting{"expert-slots", "PENSTOCK_EXPERT_SLOTS", "N",
             "Routed experts kept in memory (default: 0, what memory allows)", kEngineSettings,
             set_expert_slots},
+    Setting{"spine", "PENSTOCK_SPINE", "FORMAT",
+            "What the spine is read from: bf16 (as published), bf12 (same answers), int8 (other "
+            "answers) (default: auto, bf12 where penstock convert has made it)",
+            kEngineSettings, set_spine},
+    Setting{"no-look-ahead", "PENSTOCK_NO_LOOK_AHEAD", nullptr,
+            "Read no experts before their layer asks for them", kEngineSettings, set_no_look_ahead},
+    Setting{"io", "PENSTOCK_IO", "NAME",
+            "How weights are read: io_uring or pread (default: auto, io_uring where allowed)",
+            kEngineSettings, set_io},
+    Setting{"profile", "PENSTOCK_PROFILE", nullptr, "Say after each answer where its time went",
+            kEngineSettings, set_profile},
+    Setting{"profile-json", "PENSTOCK_PROFILE_JSON", "FILE",
+            "Append to FILE, as one JSON object a line, where each answer's time went",
+            kEngineSettings, set_profile_json},
     Setting{"host", "PENSTOCK_HOST", "ADDRESS",
             "Address to listen on (default: 127.0.0.1); one that others reach needs a key",
             kServerSettings, set_host},

@@ -26,6 +26,8 @@ struct Config {
   std::string models_dir;      // the folder of models by name
   EngineOptions engine;        // engine.model.dir is model_folder(), set by who loads it
   ServerOptions server;
+  bool profile = false;
+  std::string profile_json;        // file; empty: none
   std::string log_level = "auto";  // trace, debug, info, warn, err, off; auto: the command's own
 };
 

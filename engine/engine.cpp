@@ -2,21 +2,37 @@
 #include "engine/engine.h"
 
 #include <cfenv>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/system_memory.h"
 #include "engine/generation.h"
+#include "engine/memory_watcher.h"
 #include "engine/prefix_cache.h"
 #include "engine/run.h"
 
 namespace penstock {
 namespace {
+
+constexpr std::chrono::milliseconds kUpkeepPause{5};
+constexpr std::chrono::milliseconds kIdlePause{1000};
+
+// The most that the budget may grow to: what the user named, or the share of the machine that is
+// taken by default, were all of its memory free.
+std::uint64_t memory_ceiling(const EngineOptions& options) {
+  if (options.model.memory.budget_bytes > 0) return options.model.memory.budget_bytes;
+  SystemMemory memory = system_memory();
+  memory.available_bytes = memory.total_bytes;
+  return default_memory_budget(memory);
+}
 
 std::exception_ptr shutdown_error() {
   return std::make_exception_ptr(Error(ErrorCode::shutdown, "the engine is going down"));
@@ -27,18 +43,26 @@ std::exception_ptr shutdown_error() {
 struct Engine::Shared {
   explicit Shared(const EngineOptions& options)
       : max_waiting(static_cast<std::size_t>(options.max_waiting)),
+        on_profile(options.on_profile),
         model(load_model(options.model)),
-        cache(model->info().kept_budget_bytes) {}
+        cache(model->kept_budget()) {
+    budget = model->info().budget_bytes;
+    if (options.follow_memory) watcher.emplace(budget, memory_ceiling(options));
+  }
 
   void serve();
   std::shared_ptr<GenerationChannel> take();
   void run_one(GenerationChannel& generation);
+  void follow_memory();
   void fail_waiting();
   void tell_positions();
 
   const std::size_t max_waiting;
+  const std::function<void(const GenerationProfile&)> on_profile;
   const std::unique_ptr<Model> model;  // of the engine thread, but for info()
   PrefixCache cache;                   // of the engine thread
+  std::uint64_t budget = 0;            // as the model was told last
+  std::optional<MemoryWatcher> watcher;
 
   mutable std::mutex mutex;
   std::condition_variable wake;
@@ -53,7 +77,15 @@ struct Engine::Shared {
 std::shared_ptr<GenerationChannel> Engine::Shared::take() {
   std::unique_lock lock(mutex);
   running.reset();
-  wake.wait(lock, [&] { return ending || !waiting.empty(); });
+  while (!ending && waiting.empty()) {
+    lock.unlock();
+    follow_memory();
+    const bool more = model->upkeep();
+    lock.lock();
+    // With upkeep or a watcher there is something to look after from time to time.
+    const auto pause = more ? kUpkeepPause : kIdlePause;
+    wake.wait_for(lock, pause, [&] { return ending || !waiting.empty(); });
+  }
   if (ending) return nullptr;
   running = std::move(waiting.front());
   waiting.pop_front();
@@ -68,9 +100,11 @@ void Engine::Shared::tell_positions() {
 }
 
 void Engine::Shared::run_one(GenerationChannel& generation) {
+  Run run(
+      *model, cache, generation, [this] { follow_memory(); }, on_profile != nullptr);
   try {
     if (generation.stop.stop_requested()) throw Error(ErrorCode::cancelled, "cancelled");
-    Run(*model, cache, generation).run();
+    run.run();
   } catch (const std::bad_alloc&) {
     generation.fail(std::make_exception_ptr(
         Error(ErrorCode::memory, "out of memory while computing: lower --ram or --context")));
@@ -78,6 +112,17 @@ void Engine::Shared::run_one(GenerationChannel& generation) {
     const std::lock_guard lock(mutex);
     generation.fail(ending ? shutdown_error() : std::current_exception());
   }
+  if (on_profile) on_profile(run.profile());
+}
+
+// Lets the model follow what the machine has left.
+void Engine::Shared::follow_memory() {
+  if (!watcher) return;
+  const std::uint64_t allowed = watcher->allowed();
+  if (allowed == budget) return;
+  budget = allowed;
+  model->set_budget(allowed);
+  cache.set_budget(model->kept_budget());
 }
 
 void Engine::Shared::serve() {

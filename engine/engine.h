@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,9 @@ namespace penstock {
 struct EngineOptions {
   ModelOptions model;             // model.memory.chunk_tokens: prompt tokens per sweep
   std::int32_t max_waiting = 16;  // requests behind the running one
+  bool follow_memory = true;      // the budget shrinks and grows with what the machine has left
+  // Called by the engine thread when a generation has ended, however it ended; may be empty.
+  std::function<void(const GenerationProfile&)> on_profile{};
 };
 
 struct GenerationRequest {

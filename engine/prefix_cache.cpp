@@ -64,6 +64,11 @@ bool PrefixCache::make_room(std::uint64_t bytes, bool has_tools) {
   return true;
 }
 
+void PrefixCache::set_budget(std::uint64_t budget_bytes) {
+  budget_bytes_ = budget_bytes;
+  make_room(0, true);
+}
+
 void PrefixCache::insert(KeptKind kind, std::span<const Token> ids,
                          std::shared_ptr<const KeptState> state, bool has_tools) {
   entries_.remove_if([&](const Entry& entry) {

@@ -26,6 +26,9 @@ class PrefixCache {
  public:
   explicit PrefixCache(std::uint64_t budget_bytes) : budget_bytes_(budget_bytes) {}
 
+  // Drops what no longer fits, the last of its kind too.
+  void set_budget(std::uint64_t budget_bytes);
+
   // The longest state whose ids are a prefix of `prompt`; one as long as the prompt only if it
   // holds logits. Null when there is none. It counts as used now.
   std::shared_ptr<const KeptState> find(std::span<const Token> prompt);

@@ -22,25 +22,31 @@ double seconds_since(Clock::time_point start) {
 
 }  // namespace
 
-Run::Run(Model& model, PrefixCache& cache, GenerationChannel& channel)
+Run::Run(Model& model, PrefixCache& cache, GenerationChannel& channel,
+         std::function<void()> between_steps, bool each_token)
     : model_(model),
       cache_(cache),
       channel_(channel),
       request_(channel.request),
+      between_steps_(std::move(between_steps)),
+      each_token_(each_token),
       before_(model.stats()),
+      phase_before_(before_),
+      phase_begin_(Clock::now()),
       ids_(request_.prompt) {
   stats_.prompt_tokens = static_cast<std::int64_t>(request_.prompt.size());
 }
 
 void Run::run() {
-  const Clock::time_point begin = Clock::now();
   start();
   channel_.push(StartedEvent{stats_.cached_tokens});
   try {
     prefill();
-    stats_.prefill_s = seconds_since(begin);
+    end_phase(&profile_.prefill, stats_.prompt_tokens - stats_.cached_tokens);
+    stats_.prefill_s = profile_.prefill.wall_s;
     decode();
   } catch (...) {
+    profile_.memory = model_.memory();
     keep_sequence();
     throw;
   }
@@ -84,6 +90,7 @@ std::unique_ptr<Sweep> Run::sweep(Slice slice, bool layer_outputs) {
                                  sweep->steps_total()});
     }
     if (channel_.stop.stop_requested()) throw Error(ErrorCode::cancelled, "cancelled");
+    between_steps_();
   } while (sweep->step());
   sweep->commit();
   return sweep;
@@ -170,7 +177,6 @@ bool Run::is_stop(Token id) const {
 void Run::decode() {
   const std::int64_t room = model_.info().max_context - stats_.prompt_tokens;
   const std::int64_t limit = std::min(request_.max_tokens, room);
-  const Clock::time_point begin = Clock::now();
   while (true) {
     const Token id = argmax(last_logits_.data(), model_.info().vocab);
     ids_.push_back(id);
@@ -178,23 +184,39 @@ void Run::decode() {
     channel_.push(TokenEvent{id});
     const bool stopped = is_stop(id);
     if (stopped || stats_.generated_tokens >= limit) {
-      stats_.decode_s = seconds_since(begin);
       return finish(stopped ? FinishReason::stop : FinishReason::length);
     }
+    const Clock::time_point begin = Clock::now();
+    const ModelStats before = model_.stats();
     const auto done = sweep(
         {.sequence = sequence_.get(), .tokens = {&id, 1}, .logits_from = 0, .keep_at = {}}, false);
+    if (each_token_) {
+      profile_.generated.push_back({1, seconds_since(begin), model_.stats() - before});
+    }
     const std::span<const float> logits = done->logits(0);
     last_logits_.assign(logits.begin(), logits.end());
   }
 }
 
+// Closes a phase that began where the one before ended.
+void Run::end_phase(PhaseProfile* phase, std::int64_t tokens) {
+  const ModelStats now = model_.stats();
+  *phase = {tokens, seconds_since(phase_begin_), now - phase_before_};
+  phase_before_ = now;
+  phase_begin_ = Clock::now();
+}
+
 void Run::finish(FinishReason reason) {
-  const ModelStats after = model_.stats();
-  stats_.expert_reads = after.expert_reads - before_.expert_reads;
-  stats_.expert_hits = after.expert_hits - before_.expert_hits;
-  stats_.expert_bytes = after.expert_bytes - before_.expert_bytes;
-  stats_.spine_bytes = after.spine_bytes - before_.spine_bytes;
-  stats_.drive_bytes = after.drive_bytes - before_.drive_bytes;
+  // The first id came with the prompt.
+  end_phase(&profile_.decode, stats_.generated_tokens - 1);
+  stats_.decode_s = profile_.decode.wall_s;
+  profile_.memory = model_.memory();
+  const ModelStats work = model_.stats() - before_;
+  stats_.expert_reads = work.expert_reads;
+  stats_.expert_hits = work.expert_hits;
+  stats_.expert_bytes = work.expert_bytes;
+  stats_.spine_bytes = work.spine_bytes;
+  stats_.drive_bytes = work.drive_bytes;
   channel_.push(DoneEvent{reason, stats_});
 }
 

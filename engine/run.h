@@ -3,7 +3,9 @@
 // One request from its prompt to its last token, on the engine thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -17,11 +19,15 @@ namespace penstock {
 
 class Run {
  public:
-  Run(Model& model, PrefixCache& cache, GenerationChannel& channel);
+  // `between_steps` is called when no step of a sweep runs; `each_token`: profile every token.
+  Run(Model& model, PrefixCache& cache, GenerationChannel& channel,
+      std::function<void()> between_steps, bool each_token);
 
   // Sends the request's events, DoneEvent last. Throws what ended it instead: Error(cancelled) when
   // the caller is gone, Error(io) and others of the model. What was committed by then is kept.
   void run();
+
+  const GenerationProfile& profile() const { return profile_; }  // so far
 
  private:
   void start();
@@ -34,16 +40,22 @@ class Run {
   bool is_stop(Token id) const;
   std::int32_t chunk() const;
   void finish(FinishReason reason);
+  void end_phase(PhaseProfile* phase, std::int64_t tokens);
 
   Model& model_;
   PrefixCache& cache_;
   GenerationChannel& channel_;
   const GenerationRequest& request_;
+  const std::function<void()> between_steps_;
+  const bool each_token_;
   const ModelStats before_;
+  ModelStats phase_before_;
+  std::chrono::steady_clock::time_point phase_begin_;
   std::unique_ptr<SequenceState> sequence_;
   std::vector<Token> ids_;          // prompt, then what was generated
   std::vector<float> last_logits_;  // [vocab], after the last token of the prompt or sequence
-  GenerationStats stats_;
+  GenerationProfile profile_;
+  GenerationStats& stats_ = profile_.stats;
 };
 
 }  // namespace penstock

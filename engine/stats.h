@@ -4,6 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
+
+#include "engine/model/model.h"
 
 namespace penstock {
 
@@ -18,6 +21,20 @@ struct GenerationStats {
   std::uint64_t expert_bytes = 0;  // payload read from the drive
   std::uint64_t spine_bytes = 0;   // payload read from the drive, embedding rows included
   std::uint64_t drive_bytes = 0;   // asked of the drive, widening included
+};
+
+// Where a generation's time went.
+struct PhaseProfile {
+  std::int64_t tokens = 0;
+  double wall_s = 0;
+  ModelStats work;
+};
+struct GenerationProfile {
+  GenerationStats stats;
+  PhaseProfile prefill;
+  PhaseProfile decode;
+  std::vector<PhaseProfile> generated;  // each token's sweep, the first id has none
+  ModelMemory memory;                   // at the end
 };
 
 }  // namespace penstock

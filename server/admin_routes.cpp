@@ -17,7 +17,10 @@ ordered_json model_json(const ServerState& state) {
                         {"object", "model"},
                         {"created", state.started_s()},
                         {"owned_by", "penstock"}};
-  if (const auto loaded = state.model()) model["context_length"] = loaded->info().max_context;
+  if (const auto loaded = state.model()) {
+    model["context_length"] = loaded->info().max_context;
+    model["spine"] = loaded->info().spine;  // "int8" is lossy
+  }
   return model;
 }
 

@@ -99,6 +99,12 @@ std::vector<HttpRoute> ChatService::routes() {
   return routes;
 }
 
+// Which program and weights answered, where the weights are not the model's own.
+std::string ChatService::fingerprint(const ModelInfo& info) {
+  const std::string program = "penstock-" PENSTOCK_VERSION;
+  return info.spine == "int8" ? program + "-int8-spine" : program;
+}
+
 HttpResponse ChatService::handle(const Dialect& dialect, const HttpRequest& request) {
   const std::shared_ptr<ServedModel> model = state_.model();
   if (!model) throw model_loading();
@@ -114,7 +120,8 @@ HttpResponse ChatService::handle(const Dialect& dialect, const HttpRequest& requ
   const ReplyIdentity identity{.model = state_.model_id(),
                                .created_s = std::chrono::duration_cast<std::chrono::seconds>(
                                                 std::chrono::system_clock::now().time_since_epoch())
-                                                .count()};
+                                                .count(),
+                               .fingerprint = fingerprint(model->info())};
   auto stream = std::make_shared<ReplyStream>(
       state_,
       ReplyStream::Parts{.request_id = request.id,

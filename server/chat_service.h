@@ -22,6 +22,7 @@ class ChatService {
 
  private:
   HttpResponse handle(const Dialect& dialect, const HttpRequest& request);
+  static std::string fingerprint(const ModelInfo& info);
 
   ServerState& state_;
   const ServerOptions options_;

@@ -58,6 +58,7 @@ class ResponseWriter {
 struct ReplyIdentity {
   std::string model;           // the served id
   std::int64_t created_s = 0;  // seconds since 1970
+  std::string fingerprint{};   // of program and weights: names what is lossy
 };
 
 struct Dialect {

@@ -97,7 +97,7 @@ ordered_json head(const ReplyIdentity& identity, const std::string& id, const ch
           {"object", object},
           {"created", identity.created_s},
           {"model", identity.model},
-          {"system_fingerprint", kSystemFingerprint}};
+          {"system_fingerprint", identity.fingerprint}};
 }
 
 class ChatBodyWriter final : public ResponseWriter {

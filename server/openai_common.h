@@ -16,7 +16,6 @@ namespace penstock {
 inline constexpr std::string_view kEventStream = "text/event-stream";
 inline constexpr std::string_view kJson = "application/json";
 inline constexpr std::string_view kSseComment = ": ping\n\n";
-inline constexpr std::string_view kSystemFingerprint = "penstock-" PENSTOCK_VERSION;
 
 // n, max_completion_tokens, max_tokens, stop, stream, stream_options. Throws ApiError.
 void read_common_fields(const RequestFields& fields, ApiCall* call);

@@ -77,7 +77,7 @@ class CompletionWriter : public ResponseWriter {
               {"object", "text_completion"},
               {"created", identity.created_s},
               {"model", identity.model},
-              {"system_fingerprint", kSystemFingerprint}} {}
+              {"system_fingerprint", identity.fingerprint}} {}
   std::string start() override { return {}; }
 
  protected:

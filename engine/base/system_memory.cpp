@@ -6,9 +6,11 @@
 #include <sys/sysctl.h>
 #else
 #include <sched.h>
+#include <unistd.h>
 #endif
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
 #include <iterator>
@@ -58,15 +60,56 @@ void keep_tightest(std::optional<std::uint64_t>& tightest, std::optional<std::ui
   if (limit && (!tightest || *limit < *tightest)) tightest = limit;
 }
 
-// The limits of the group at `path` below `mount` and of all groups above it. In a container the
-// path may not exist below its mount: the root, which is then the container's own group, still
-// counts.
+// The names of one version of cgroups.
+struct CgroupFiles {
+  std::array<const char*, 2> limits;
+  const char* usage;
+  const char* file_cache;  // in memory.stat: what can be dropped
+};
+constexpr CgroupFiles kVersion1{{"memory.limit_in_bytes", "memory.limit_in_bytes"},
+                                "memory.usage_in_bytes",
+                                "total_inactive_file"};
+constexpr CgroupFiles kVersion2{{"memory.max", "memory.high"}, "memory.current", "inactive_file"};
+
+std::optional<std::uint64_t> limit_of(const std::string& group, const CgroupFiles& files) {
+  std::optional<std::uint64_t> tightest;
+  for (const char* file : files.limits) keep_tightest(tightest, read_limit(group + "/" + file));
+  return tightest;
+}
+
+// "inactive_file 12345" among the lines of memory.stat.
+std::uint64_t droppable(const std::string& group, const CgroupFiles& files) {
+  const std::string text = read_text(group + "/memory.stat").value_or("");
+  std::string_view rest = text;
+  const std::string name = std::string(files.file_cache) + " ";
+  while (!rest.empty()) {
+    std::string_view line = take_line(rest);
+    if (line.substr(0, name.size()) != name) continue;
+    line.remove_prefix(name.size());
+    return take_integer(line).value_or(0);
+  }
+  return 0;
+}
+
+std::optional<std::uint64_t> headroom_of(const std::string& group, const CgroupFiles& files) {
+  const std::optional<std::uint64_t> limit = limit_of(group, files);
+  const std::optional<std::uint64_t> usage = read_limit(group + "/" + files.usage);
+  if (!limit || !usage) return std::nullopt;
+  const std::uint64_t used = *usage - std::min(*usage, droppable(group, files));
+  return *limit - std::min(*limit, used);
+}
+
+using MeasureGroup = std::optional<std::uint64_t>(const std::string& group,
+                                                  const CgroupFiles& files);
+
+// The least over the group at `path` below `mount` and all groups above it. In a container the path
+// may not exist below its mount: the root, which is then the container's own group, still counts.
 std::optional<std::uint64_t> walk_up(const std::string& mount, std::string_view path,
-                                     const char* file) {
+                                     const CgroupFiles& files, MeasureGroup* measure_group) {
   std::optional<std::uint64_t> tightest;
   std::string_view group = path == "/" ? "" : path;
   for (;;) {
-    keep_tightest(tightest, read_limit(mount + std::string(group) + "/" + file));
+    keep_tightest(tightest, measure_group(mount + std::string(group), files));
     if (group.empty()) return tightest;
     const std::size_t slash = group.rfind('/');
     group = group.substr(0, slash == std::string_view::npos ? 0 : slash);
@@ -172,9 +215,9 @@ std::uint64_t take_unit(std::string_view text) {
   return ends_well ? unit : 0;
 }
 
-}  // namespace
-
-std::optional<std::uint64_t> cgroup_limit(std::string_view membership, const std::string& mount) {
+// The least that `measure_group` finds over all groups of the process.
+std::optional<std::uint64_t> tightest_group(std::string_view membership, const std::string& mount,
+                                            MeasureGroup* measure_group) {
   std::optional<std::uint64_t> tightest;
   while (!membership.empty()) {
     const std::string_view line = take_line(membership);  // "0::/a/b" or "4:memory:/a/b"
@@ -184,12 +227,79 @@ std::optional<std::uint64_t> cgroup_limit(std::string_view membership, const std
     const std::string_view controllers = line.substr(first + 1, second - first - 1);
     const std::string_view path = line.substr(second + 1);
     if (controllers.empty()) {
-      keep_tightest(tightest, walk_up(mount, path, "memory.max"));
+      keep_tightest(tightest, walk_up(mount, path, kVersion2, measure_group));
     } else if (names_memory_controller(controllers)) {
-      keep_tightest(tightest, walk_up(mount + "/memory", path, "memory.limit_in_bytes"));
+      keep_tightest(tightest, walk_up(mount + "/memory", path, kVersion1, measure_group));
     }
   }
   return tightest;
+}
+
+#if defined(__APPLE__)
+
+MemoryUse measure_use() {
+  task_vm_info_data_t task{};
+  mach_msg_type_number_t count = TASK_VM_INFO_COUNT;
+  if (task_info(mach_task_self(), TASK_VM_INFO, reinterpret_cast<task_info_t>(&task), &count) !=
+      KERN_SUCCESS) {
+    throw Error(ErrorCode::memory, "the system does not say how much memory this process holds");
+  }
+  return {.available_bytes = measure().available_bytes,
+          .held_bytes = task.phys_footprint,
+          .stalled_share = 0};
+}
+
+#else
+
+// The second number of /proc/self/statm: resident pages.
+std::uint64_t resident_bytes() {
+  const std::string statm = read_text("/proc/self/statm").value_or("");
+  std::string_view rest = statm;
+  const bool has_size = take_integer(rest).has_value() && rest.starts_with(' ');
+  if (has_size) rest.remove_prefix(1);
+  const std::optional<std::uint64_t> pages = has_size ? take_integer(rest) : std::nullopt;
+  if (!pages) throw Error(ErrorCode::memory, "/proc/self/statm: no resident pages are named");
+  return *pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+MemoryUse measure_use() {
+  const std::string membership = read_text("/proc/self/cgroup").value_or("");
+  const auto headroom = cgroup_headroom(membership, "/sys/fs/cgroup");
+  const std::uint64_t available = measure().available_bytes;
+  return {.available_bytes = headroom ? std::min(available, *headroom) : available,
+          .held_bytes = resident_bytes(),
+          .stalled_share = stalled_share(read_text("/proc/pressure/memory").value_or(""))};
+}
+
+#endif
+
+}  // namespace
+
+std::optional<std::uint64_t> cgroup_limit(std::string_view membership, const std::string& mount) {
+  return tightest_group(membership, mount, limit_of);
+}
+
+std::optional<std::uint64_t> cgroup_headroom(std::string_view membership,
+                                             const std::string& mount) {
+  return tightest_group(membership, mount, headroom_of);
+}
+
+double stalled_share(std::string_view pressure) {
+  constexpr std::string_view kName = "some avg10=";
+  const std::size_t at = pressure.find(kName);
+  if (at == std::string_view::npos) return 0;
+  // Percent with two decimals.
+  pressure.remove_prefix(at + kName.size());
+  const std::uint64_t whole = take_integer(pressure).value_or(0);
+  if (!pressure.starts_with('.')) return static_cast<double>(whole) / 100;
+  pressure.remove_prefix(1);
+  return (static_cast<double>(whole) +
+          static_cast<double>(take_integer(pressure).value_or(0)) / 100) /
+         100;
+}
+
+MemoryUse memory_use() {
+  return measure_use();
 }
 
 SystemMemory system_memory() {

@@ -25,6 +25,23 @@ std::optional<std::uint64_t> cgroup_limit(std::string_view membership, const std
 // min(75 % of RAM, 75 % of the tightest cgroup limit, available - 1 GiB), at least 0.
 std::uint64_t default_memory_budget(const SystemMemory& memory);
 
+// What changes while we run.
+struct MemoryUse {
+  std::uint64_t available_bytes;  // that this process may still take: of the machine, and below the
+                                  // limits of its cgroups
+  std::uint64_t held_bytes;       // resident memory of this process
+  double stalled_share;           // of the last ten seconds: some process waited for memory; 0
+                                  // where the system does not say
+};
+MemoryUse memory_use();  // throws Error(memory) when the system does not say
+
+// What the groups' limits leave: the least over them of limit - usage + file cache that can be
+// dropped; nullopt without a limit. Arguments as of cgroup_limit.
+std::optional<std::uint64_t> cgroup_headroom(std::string_view membership, const std::string& mount);
+
+// The share of "some avg10=1.23" in the text of /proc/pressure/memory, 0 when there is none.
+double stalled_share(std::string_view pressure);
+
 int available_cores();  // that this process may run on, at least 1
 
 // "12G", "1.5GiB", "800mb", "4096" to bytes: digits, up to six digits after a point, then nothing

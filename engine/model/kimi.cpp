@@ -2,30 +2,41 @@
 #include "engine/model/kimi.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <string>
 #include <unordered_set>
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/io/drive_probe.h"
 #include "engine/model/kda.h"
 #include "engine/model/mla.h"
 #include "engine/model/moe.h"
 
 namespace penstock {
+namespace {
 
-KimiParts::KimiParts(KimiFiles opened, const Kernels& table, int threads, const MemoryPlan& plan,
-                     const StopFlag* stop)
+// Of the published spine, about what a sidecar's takes.
+constexpr double kBf12Share = 0.757;
+constexpr double kInt8Share = 0.51;
+
+}  // namespace
+
+KimiParts::KimiParts(KimiFiles opened, const KimiOptions& options, const StopFlag* stop)
     : files(std::move(opened)),
-      kernels(table),
+      kernels(*options.kernels),
       state_shape(files.config),
       layers(read_layer_vectors(*files.index, files.config, kernels, stop)),
       head(read_head_vectors(*files.index, files.config)),
       embedding(*files.index, files.config.prefix + "model.embed_tokens.weight", files.config.vocab,
                 files.config.hidden, kTileTokens),
-      pool(threads),
-      scratch(plan.scratch_bytes),
-      spine(files.segments, queue, warmer, plan.spine_bytes),
-      cache(*files.experts, queue, warmer, static_cast<std::int32_t>(plan.expert_slots)) {}
+      pool(options.threads),
+      queue({.backend = options.read_backend}),
+      scratch(options.plan.scratch_bytes),
+      spine(files.segments, queue, warmer, options.plan.spine_bytes),
+      cache(*files.experts, queue, warmer, static_cast<std::int32_t>(options.plan.expert_slots)),
+      look_ahead(files.config.layers, options.look_ahead) {}
 
 std::uint64_t scratch_bytes_fixed(const ModelConfig& config) {
   // One tile in its widest phase, beside the layer's input and output rows.
@@ -46,36 +57,99 @@ std::uint64_t scratch_bytes_per_token(const ModelConfig& config) {
   return floats * sizeof(float);
 }
 
-KimiModel::KimiModel(KimiFiles files, const Kernels& kernels, int threads, const MemoryPlan& plan,
-                     std::int64_t max_context, const StopFlag* stop)
-    : parts_(std::move(files), kernels, threads, plan, stop) {
+KimiModel::KimiModel(KimiFiles files, KimiOptions options, const StopFlag* stop)
+    : options_(std::move(options)), parts_(std::move(files), options_, stop) {
   const ModelConfig& config = parts_.files.config;
   info_ = {.architecture = config.architecture,
            .layers = config.layers,
            .hidden = config.hidden,
            .vocab = config.vocab,
-           .max_context = max_context,
+           .max_context = options_.memory.context_tokens,
            .stop_ids = config.stop_ids,
-           .chunk_tokens = plan.chunk_tokens,
-           .kept_budget_bytes = plan.kept_bytes,
+           .chunk_tokens = options_.plan.chunk_tokens,
            .kept_state_bytes = parts_.state_shape.kda_bytes() + size(config.vocab) * sizeof(float),
-           .latent_bytes_per_token = parts_.state_shape.block_bytes() / kAttentionBlock};
+           .latent_bytes_per_token = parts_.state_shape.block_bytes() / kAttentionBlock,
+           .budget_bytes = options_.memory.budget_bytes,
+           .spine = parts_.files.spine_format,
+           .notes = parts_.files.notes};
+  tune_reads(stop);
+  // A budget that shrinks later must not change what a sweep may take.
+  options_.memory.chunk_tokens = options_.plan.chunk_tokens;
+}
+
+// Sets the depth of the reads by a short look at the drive, and notes how it is read.
+void KimiModel::tune_reads(const StopFlag* stop) {
+  std::vector<const ByteSource*> sources;
+  for (std::uint32_t i = 0; i < parts_.files.index->source_count(); ++i) {
+    sources.push_back(&parts_.files.index->source(i));
+  }
+  const auto setting = choose_depth(parts_.queue, sources, stop);
+  const std::string& refused = parts_.queue.backend_note();
+  if (!refused.empty()) info_.notes.push_back(refused);
+  if (!setting) return;
+  std::array<char, 160> text{};
+  std::snprintf(text.data(), text.size(),
+                "the drive gives some %.2f GB/s by %s, %d pieces of %s in flight",
+                setting->gb_per_s, parts_.queue.backend_name(), setting->depth,
+                format_bytes(setting->piece_bytes).c_str());
+  info_.notes.emplace_back(text.data());
+  note_streaming(setting->gb_per_s);
+}
+
+// What streaming the spine costs, and what a smaller one would save.
+void KimiModel::note_streaming(double drive_gb_per_s) {
+  const MemoryPlan& plan = options_.plan;
+  if (plan.spine_bytes == plan.all_spine_bytes || parts_.files.sidecar != nullptr) return;
+  const auto streamed = [&](double share) {
+    const auto all = static_cast<double>(plan.all_spine_bytes) * share;
+    return std::max(0.0, all - static_cast<double>(plan.spine_bytes)) / 1e9;
+  };
+  const double now = streamed(1);
+  std::array<char, 320> text{};
+  std::snprintf(text.data(), text.size(),
+                "every token streams %.1f GB of the spine, %.1f s; penstock convert --spine bf12 "
+                "would save %.1f s of them and change nothing else, --spine int8 would save %.1f s "
+                "and change some answers",
+                now, now / drive_gb_per_s, (now - streamed(kBf12Share)) / drive_gb_per_s,
+                (now - streamed(kInt8Share)) / drive_gb_per_s);
+  info_.notes.emplace_back(text.data());
 }
 
 ModelStats KimiModel::stats() const {
   const ExpertCacheStats& experts = parts_.cache.stats();
+  const ReadQueueStats drive = parts_.queue.stats();
+  const PhaseTimes& times = parts_.times;
   return {.expert_reads = experts.reads,
           .expert_hits = experts.hits,
           .expert_bytes = experts.bytes,
           .spine_bytes = parts_.spine.bytes_read() + parts_.embedding.bytes_read(),
-          .drive_bytes = parts_.queue.drive_bytes(),
-          .step_s = parts_.times.step_s,
-          .spine_wait_s = parts_.times.spine_wait_s,
-          .expert_wait_s = parts_.times.expert_wait_s,
-          .expert_compute_s = parts_.times.expert_compute_s,
-          .kda_s = parts_.times.kda_s,
-          .mla_s = parts_.times.mla_s,
-          .head_s = parts_.times.head_s};
+          .drive_bytes = drive.drive_bytes,
+          .ahead_reads = experts.ahead,
+          .ahead_hits = experts.ahead_used,
+          .drive_busy_s = drive.busy_s,
+          .step_s = times.step_s,
+          .spine_wait_s = times.spine_wait_s,
+          .expert_wait_s = times.expert_wait_s,
+          .expert_compute_s = times.expert_compute_s,
+          .kda_s = times.kda_s,
+          .mla_s = times.mla_s,
+          .head_s = times.head_s};
+}
+
+ModelMemory KimiModel::memory() const {
+  std::uint64_t spine_bytes = 0;
+  for (const SpineSegment& segment : parts_.files.segments) spine_bytes += segment.payload_bytes;
+  return {.budget_bytes = options_.memory.budget_bytes,
+          .spine_bytes = spine_bytes,
+          .pinned_bytes = parts_.spine.resident_bytes(),
+          .expert_slots = parts_.cache.slots()};
+}
+
+void KimiModel::set_budget(std::uint64_t bytes) {
+  options_.memory.budget_bytes = bytes;
+  options_.plan = plan_memory(options_.needs, options_.memory);
+  parts_.spine.set_budget(options_.plan.spine_bytes);
+  parts_.cache.set_slots(static_cast<std::int32_t>(options_.plan.expert_slots));
 }
 
 std::unique_ptr<SequenceState> KimiModel::new_sequence() {

@@ -13,6 +13,7 @@
 #include "engine/io/read_queue.h"
 #include "engine/model/embedding.h"
 #include "engine/model/kimi_weights.h"
+#include "engine/model/look_ahead.h"
 #include "engine/model/model.h"
 #include "engine/model/model_config.h"
 #include "engine/model/ops.h"
@@ -31,9 +32,23 @@ namespace penstock {
 struct KimiFiles {
   ModelConfig config;
   std::unique_ptr<const TensorIndex> index;
+  std::unique_ptr<const TensorIndex> sidecar;  // null: the spine is as published
   std::unique_ptr<const ExpertStore> experts;
   KimiSpine spine;
   std::vector<SpineSegment> segments;  // [units]
+  std::string spine_format = "bf16";   // of the sidecar, or as published
+  std::vector<std::string> notes;      // lines for the log
+};
+
+// How a Kimi model is run.
+struct KimiOptions {
+  const Kernels* kernels;
+  int threads;
+  MemoryNeeds needs;
+  MemoryOptions memory;  // budget and context of `plan`
+  MemoryPlan plan;       // of these
+  bool look_ahead;
+  ReadBackendChoice read_backend;
 };
 
 // Seconds of the engine thread, as in ModelStats.
@@ -49,8 +64,7 @@ struct PhaseTimes {
 
 // Everything a sweep works with. Spine and cache end their reads before they die.
 struct KimiParts {
-  KimiParts(KimiFiles opened, const Kernels& kernels, int threads, const MemoryPlan& plan,
-            const StopFlag* stop);
+  KimiParts(KimiFiles opened, const KimiOptions& options, const StopFlag* stop);
 
   KimiFiles files;
   const Kernels& kernels;
@@ -65,6 +79,7 @@ struct KimiParts {
   SpineStore spine;
   ExpertCache cache;
   PhaseTimes times;
+  LookAhead look_ahead;
 };
 
 // Scratch of a sweep, in bytes: whatever its length, and per token.
@@ -76,11 +91,15 @@ std::unique_ptr<Sweep> begin_kimi_sweep(KimiParts& parts, std::vector<Slice> sli
 
 class KimiModel final : public Model {
  public:
-  KimiModel(KimiFiles files, const Kernels& kernels, int threads, const MemoryPlan& plan,
-            std::int64_t max_context, const StopFlag* stop);
+  // Reads what is small and looks at what the drive likes. `stop` ends that.
+  KimiModel(KimiFiles files, KimiOptions options, const StopFlag* stop);
 
   const ModelInfo& info() const override { return info_; }
   ModelStats stats() const override;
+  ModelMemory memory() const override;
+  void set_budget(std::uint64_t bytes) override;
+  std::uint64_t kept_budget() const override { return options_.plan.kept_bytes; }
+  bool upkeep() override { return parts_.spine.upkeep(); }
   std::unique_ptr<SequenceState> new_sequence() override;
   std::unique_ptr<SequenceState> new_sequence(const KeptState& start) override;
   std::shared_ptr<const KeptState> keep(std::unique_ptr<SequenceState> sequence) override;
@@ -90,7 +109,10 @@ class KimiModel final : public Model {
 
  private:
   void check(const std::vector<Slice>& slices) const;
+  void tune_reads(const StopFlag* stop);
+  void note_streaming(double drive_gb_per_s);
 
+  KimiOptions options_;  // its plan is the one that holds now
   KimiParts parts_;
   ModelInfo info_;
 };

@@ -2,6 +2,7 @@
 //
 // The forward pass (spec: model.md sections 4 to 6).
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <iterator>
 #include <utility>
@@ -68,6 +69,7 @@ class KimiSweep final : public Sweep {
   void ffn_input(std::int32_t layer, const Tile& tile);
   void dense(std::int32_t layer);
   void mixture(std::int32_t layer);
+  void look_ahead(std::int32_t layer);
   void shared_experts(const FfnMatrices& w, Rows* x, float* out);
   void finish_mixture(std::int32_t layer, const MoeMatrices& w, const Tile& tile);
   void mix(const std::vector<float>& res_weight, const Tile& tile, float* out) const;
@@ -138,7 +140,11 @@ KimiSweep::KimiSweep(KimiParts& parts, std::vector<Slice> slices, const SweepOpt
 bool KimiSweep::step() {
   if (steps_done_ == steps_total()) return false;
   const Timed timed(&parts_.times.step_s);
-  if (steps_done_ == 0) for_each_tile([&](const Tile& tile) { embed(tile); });
+  if (steps_done_ == 0) {
+    const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+    parts_.look_ahead.begin_token(now.count(), parts_.queue.stats().busy_s);
+    for_each_tile([&](const Tile& tile) { embed(tile); });
+  }
   if (steps_done_ < config_.layers) {
     run_layer(steps_done_);
   } else {
@@ -325,6 +331,7 @@ void KimiSweep::mixture(std::int32_t layer) {
     Rows x = rows_of(tile);
     route(ops_, config_, w, vectors, &x, tile.begin, &routing_);
   });
+  if (tokens_ == 1) parts_.look_ahead.settle(layer, routing_.experts);
   const ExpertGroups groups =
       group_by_expert(routing_, config_.moe.top_k, parts_.files.experts->rank());
   parts_.cache.begin_batch(layer, groups.experts,
@@ -341,10 +348,31 @@ void KimiSweep::mixture(std::int32_t layer) {
     // The layer's input has served: its rows take the shared experts' output.
     shared_experts(w.shared, &x, row(ffn_input_, tile.begin));
   });
+  if (layer + 1 < config_.layers && tokens_ == 1) look_ahead(layer + 1);
   std::fill_n(routed_output_, size(tokens_) * size(width), 0.0F);
   apply_experts(ops_, config_, parts_.cache, groups, routed_input_, routed_output_,
                 {&parts_.times.expert_wait_s, &parts_.times.expert_compute_s});
   for_each_tile([&](const Tile& tile) { finish_mixture(layer, w, tile); });
+}
+
+// While this layer's experts are being read: asks the next layer's router what it would choose by
+// the present state, where that layer is in memory, and begins to read it.
+void KimiSweep::look_ahead(std::int32_t layer) {
+  if (!config_.is_moe[size(layer)] || !parts_.look_ahead.wants(layer)) return;
+  const auto lease = parts_.spine.find(parts_.files.spine.ffn[size(layer)]);
+  if (!lease) return;
+  const Scratch::Frame frame(parts_.scratch);
+  const LayerVectors& vectors = parts_.layers[size(layer)];
+  float* const input = parts_.scratch.floats(size(config_.hidden));
+  mix(vectors.mlp_res, {0, 1}, input);
+  rms_norm_rows(ops_, input, config_.hidden, vectors.post_attention_layernorm.data(), 1,
+                config_.hidden, config_.rms_norm_eps);
+  Rows x{input, config_.hidden, 1, config_.hidden};
+  Routing guess;
+  guess.experts.resize(size(config_.moe.top_k));
+  guess.weights.resize(size(config_.moe.top_k));
+  route(ops_, config_, moe_matrices(config_, *lease), vectors.moe, &x, 0, &guess);
+  parts_.cache.look_ahead(layer, parts_.look_ahead.predict(layer, guess.experts));
 }
 
 // out = shared experts of x, zero when there are none; out may be x.

@@ -2,6 +2,9 @@
 #include "engine/model/load_model.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -9,6 +12,8 @@
 #include "engine/base/system_memory.h"
 #include "engine/model/checkpoint_layout.h"
 #include "engine/model/kimi.h"
+#include "engine/model/spine_sidecar.h"
+#include "engine/weights/sidecar.h"
 
 namespace penstock {
 namespace {
@@ -38,18 +43,75 @@ int choose_threads(int threads) {
   return threads == 0 ? std::min(available_cores(), kMaxThreads) : threads;
 }
 
+// The sidecar that the spine is read from, nullopt for none.
+std::optional<WeightFormat> sidecar_format(const ModelOptions& options) {
+  switch (options.spine) {
+    case SpineChoice::published: return std::nullopt;
+    case SpineChoice::bf12: return WeightFormat::bf12;
+    case SpineChoice::int8: return WeightFormat::int8_rows;
+    case SpineChoice::automatic: break;
+  }
+  std::error_code ignored;  // a folder that may not be looked into is none
+  const bool has_bf12 =
+      std::filesystem::is_directory(sidecar_dir(options.dir, WeightFormat::bf12), ignored);
+  return has_bf12 ? std::optional(WeightFormat::bf12) : std::nullopt;
+}
+
+// Lets the spine be read from the sidecar. One that was not asked for by name and cannot be used is
+// noted.
+void open_sidecar(KimiFiles& files, const ModelOptions& options, WeightFormat format,
+                  const SourceOpener& opener) {
+  const std::vector<SidecarFile> wanted = sidecar_files(*files.index, files.spine.units, format);
+  try {
+    files.sidecar = std::make_unique<const TensorIndex>(penstock::open_sidecar(
+        *files.index, sidecar_dir(options.dir, format), format, wanted, opener));
+    files.spine_format = sidecar_format_name(format);
+  } catch (const Error& error) {
+    if (options.spine != SpineChoice::automatic) throw;
+    files.notes.push_back(std::string("the spine is read as published: ") + error.what());
+  }
+}
+
+// Opens files, and remembers the first refusal of direct reads. Any thread.
+class NotingOpener {
+ public:
+  std::unique_ptr<ByteSource> operator()(const std::string& path) const {
+    std::string refused;
+    auto source = open_source(path, &refused);
+    if (!refused.empty()) {
+      const std::lock_guard lock(seen_->mutex);
+      if (seen_->refusal.empty()) seen_->refusal = refused;
+    }
+    return source;
+  }
+  const std::string& refusal() const { return seen_->refusal; }
+
+ private:
+  struct Seen {
+    std::mutex mutex;
+    std::string refusal;
+  };
+  std::shared_ptr<Seen> seen_ = std::make_shared<Seen>();
+};
+
 KimiFiles open_files(const ModelOptions& options) {
   KimiFiles files;
   files.config = read_model_config(options.dir);
-  const SourceOpener opener =
-      options.opener ? options.opener : [](const std::string& path) { return open_source(path); };
+  const NotingOpener noting;
+  const SourceOpener opener = options.opener ? options.opener : noting;
+  std::vector<std::string> dirs{options.dir};
+  dirs.insert(dirs.end(), options.more_dirs.begin(), options.more_dirs.end());
   files.index = std::make_unique<const TensorIndex>(
       options.without_weights ? TensorIndex::from_layout(checkpoint_layout(files.config))
-                              : TensorIndex::open(options.dir, opener));
+                              : TensorIndex::open(dirs, opener));
   files.experts = std::make_unique<const ExpertStore>(*files.index, expert_shape(files.config),
                                                       files.config.is_moe);
   files.spine = spine_units(*files.index, files.config);
-  files.segments = plan_segments({.published = files.index.get()}, files.spine.units);
+  if (const auto format = sidecar_format(options)) open_sidecar(files, options, *format, opener);
+  files.segments = plan_segments({files.index.get(), files.sidecar.get()}, files.spine.units);
+  if (!noting.refusal().empty()) {
+    files.notes.push_back(noting.refusal() + ": weights are read through the page cache, slower");
+  }
   return files;
 }
 
@@ -84,11 +146,12 @@ std::int64_t choose_context(const ModelConfig& config, std::int64_t asked) {
   return asked > 0 ? asked : std::min(config.max_context, kDefaultContext);
 }
 
-MemoryPlan make_plan(const KimiFiles& files, const ModelOptions& options, std::int64_t context) {
+// The options with nothing left open but what the plan decides.
+MemoryOptions memory_options(const KimiFiles& files, const ModelOptions& options) {
   MemoryOptions memory = options.memory;
   if (memory.budget_bytes == 0) memory.budget_bytes = default_memory_budget(system_memory());
-  memory.context_tokens = context;
-  return plan_memory(needs_of(files, context), memory);
+  memory.context_tokens = choose_context(files.config, options.memory.context_tokens);
+  return memory;
 }
 
 }  // namespace
@@ -97,30 +160,38 @@ std::unique_ptr<Model> load_model(const ModelOptions& options) {
   const Kernels& kernels = choose_kernels(options.isa);
   const int threads = choose_threads(options.threads);
   KimiFiles files = open_files(options);
-  const std::int64_t context = choose_context(files.config, options.memory.context_tokens);
-  const MemoryPlan plan = make_plan(files, options, context);
-  if (!plan.fits) throw Error(ErrorCode::memory, options.dir + ": " + describe_shortage(plan));
-  return std::make_unique<KimiModel>(std::move(files), kernels, threads, plan, context,
-                                     options.stop);
+  KimiOptions run{.kernels = &kernels,
+                  .threads = threads,
+                  .needs = {},
+                  .memory = memory_options(files, options),
+                  .plan = {},
+                  .look_ahead = options.look_ahead,
+                  .read_backend = options.read_backend};
+  run.needs = needs_of(files, run.memory.context_tokens);
+  run.plan = plan_memory(run.needs, run.memory);
+  if (!run.plan.fits) {
+    throw Error(ErrorCode::memory, options.dir + ": " + describe_shortage(run.plan));
+  }
+  return std::make_unique<KimiModel>(std::move(files), std::move(run), options.stop);
 }
 
 ModelPlan plan_model(const ModelOptions& options) {
   const KimiFiles files = open_files(options);
   const ModelConfig& config = files.config;
   const auto moe_layers = static_cast<std::uint64_t>(config.moe_layers());
+  const MemoryOptions memory = memory_options(files, options);
   const TensorInfo& embedding = files.index->get(config.prefix + "model.embed_tokens.weight");
-  return {
-      .architecture = config.architecture,
-      .layers = config.layers,
-      .moe_layers = config.moe_layers(),
-      .experts = config.moe.experts,
-      .top_k = config.moe.top_k,
-      .file_bytes = files.index->file_bytes(),
-      .expert_bytes = files.experts->expert_bytes(),
-      .all_expert_bytes = moe_layers * static_cast<std::uint64_t>(config.moe.experts) *
-                          files.experts->expert_bytes(),
-      .embedding_bytes = embedding.bytes,
-      .memory = make_plan(files, options, choose_context(config, options.memory.context_tokens))};
+  return {.architecture = config.architecture,
+          .layers = config.layers,
+          .moe_layers = config.moe_layers(),
+          .experts = config.moe.experts,
+          .top_k = config.moe.top_k,
+          .file_bytes = files.index->file_bytes(),
+          .expert_bytes = files.experts->expert_bytes(),
+          .all_expert_bytes = moe_layers * static_cast<std::uint64_t>(config.moe.experts) *
+                              files.experts->expert_bytes(),
+          .embedding_bytes = embedding.bytes,
+          .memory = plan_memory(needs_of(files, memory.context_tokens), memory)};
 }
 
 }  // namespace penstock

@@ -6,19 +6,33 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/base/stop_flag.h"
+#include "engine/io/read_queue.h"
 #include "engine/model/model.h"
 #include "engine/weights/memory_plan.h"
 #include "engine/weights/tensor_index.h"
 
 namespace penstock {
 
+// Which weights the spine is read from.
+enum class SpineChoice : std::uint8_t {
+  automatic,  // a bf12 sidecar when there is one, else as published: the same bits
+  published,
+  bf12,
+  int8,  // lossy
+};
+
 struct ModelOptions {
-  std::string dir;                 // with config.json and the shards
-  std::string isa;                 // kernel table by name; empty: the best one
-  int threads = 0;                 // 0: all cores
-  MemoryOptions memory;            // budget 0: default_memory_budget
+  std::string dir;                       // with config.json and the shards
+  std::vector<std::string> more_dirs{};  // other folders with shards, on other drives say
+  std::string isa;                       // kernel table by name; empty: the best one
+  int threads = 0;                       // 0: all cores
+  MemoryOptions memory;                  // budget 0: default_memory_budget
+  SpineChoice spine = SpineChoice::automatic;
+  bool look_ahead = true;  // reads experts that the next layer may want, where it pays
+  ReadBackendChoice read_backend = ReadBackendChoice::automatic;
   SourceOpener opener;             // null: open_source
   bool without_weights = false;    // `dir` has config.json only: enough for plan_model
   const StopFlag* stop = nullptr;  // ends the load with Error(cancelled)

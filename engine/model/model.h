@@ -84,6 +84,9 @@ struct ModelStats {
   std::uint64_t expert_bytes = 0;  // payload
   std::uint64_t spine_bytes = 0;   // payload: streamed segments and embedding rows
   std::uint64_t drive_bytes = 0;   // asked of the drive, widening included
+  std::uint64_t ahead_reads = 0;   // experts that were read because a layer might want them ...
+  std::uint64_t ahead_hits = 0;    // ... and did
+  double drive_busy_s = 0;         // something was being read
   double step_s = 0;               // in Sweep::step(), of which
   double spine_wait_s = 0;         // waited for a segment of the spine
   double expert_wait_s = 0;        // waited for an expert
@@ -91,6 +94,15 @@ struct ModelStats {
   double kda_s = 0;
   double mla_s = 0;
   double head_s = 0;
+};
+ModelStats operator-(const ModelStats& after, const ModelStats& before);
+
+// What is in memory now.
+struct ModelMemory {
+  std::uint64_t budget_bytes = 0;
+  std::uint64_t spine_bytes = 0;   // payload of all segments
+  std::uint64_t pinned_bytes = 0;  // of those that are pinned and there
+  std::int64_t expert_slots = 0;
 };
 
 // Of the checkpoint, checked.
@@ -100,11 +112,13 @@ struct ModelInfo {
   std::int32_t hidden;
   std::int32_t vocab;
   std::int64_t max_context;
-  std::vector<Token> stop_ids;      // end of text, as config and generation_config say
-  std::int32_t chunk_tokens;        // tokens per sweep that the memory plan grants
-  std::uint64_t kept_budget_bytes;  // for kept states, by the memory plan
-  std::uint64_t kept_state_bytes;   // of one kept state, without its latents
+  std::vector<Token> stop_ids;     // end of text, as config and generation_config say
+  std::int32_t chunk_tokens;       // tokens per sweep that the memory plan grants
+  std::uint64_t kept_state_bytes;  // of one kept state, without its latents
   std::uint64_t latent_bytes_per_token;
+  std::uint64_t budget_bytes;      // of memory that the model was loaded with
+  std::string spine;               // format of the spine: "bf16", "bf12", "int8" (lossy)
+  std::vector<std::string> notes;  // lines for the log: how it runs, what would help
 };
 
 class Model {
@@ -112,6 +126,15 @@ class Model {
   virtual ~Model() = default;
   virtual const ModelInfo& info() const = 0;
   virtual ModelStats stats() const = 0;
+  virtual ModelMemory memory() const = 0;
+
+  // Between the steps of sweeps: pins and expert slots follow the budget, down to the floor. Bits
+  // do not depend on it.
+  virtual void set_budget(std::uint64_t bytes) = 0;
+  virtual std::uint64_t kept_budget() const = 0;  // bytes for kept states, by the memory plan
+  // Between sweeps: reads what should be pinned, without waiting. Returns whether there is more to
+  // do soon.
+  virtual bool upkeep() = 0;
 
   virtual std::unique_ptr<SequenceState> new_sequence() = 0;
   virtual std::unique_ptr<SequenceState> new_sequence(const KeptState& start) = 0;

@@ -70,8 +70,7 @@ void encode_raw(const Block& block, std::int32_t count, unsigned char* out, Bf12
   const std::size_t all = static_cast<std::size_t>(count) * kBf12PieceBytes;
   std::memcpy(out, &index, sizeof index);
   std::memcpy(out + sizeof index, bytes, in_place);
-  std::fill(out + sizeof index + in_place, out + static_cast<std::ptrdiff_t>(count) * 48,
-            std::uint8_t{0});
+  std::fill(out + sizeof index + in_place, out + count * 48, std::uint8_t{0});
   pieces.bytes.insert(pieces.bytes.end(), bytes + in_place, bytes + all);
 }
 
@@ -106,7 +105,7 @@ void decode_raw(const WeightMatrix& w, const unsigned char* p, std::int32_t coun
     std::uint16_t* to = block.data() + static_cast<std::ptrdiff_t>(piece) * kBf12PieceCols;
     const std::int64_t index = std::int64_t{first} - w.first_piece + piece - in_place;
     if (piece < in_place) {
-      std::memcpy(to, p + sizeof first + std::ptrdiff_t{piece} * kBf12PieceBytes, kBf12PieceBytes);
+      std::memcpy(to, p + sizeof first + piece * kBf12PieceBytes, kBf12PieceBytes);
     } else if (index >= 0 && index < std::int64_t{w.pieces}) {
       std::memcpy(to, w.scales + index * kBf12PieceBytes, kBf12PieceBytes);
     } else {

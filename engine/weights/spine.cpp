@@ -294,6 +294,13 @@ SpineLease SpineStore::acquire(std::int32_t segment, const StopFlag* stop) {
   }
 }
 
+std::optional<SpineLease> SpineStore::find(std::int32_t segment) {
+  Place& pin = state_->pin(segment);
+  if (pin.status != Place::Status::ready) return std::nullopt;
+  ++pin.leases;
+  return SpineLease(this, segment, segment_views(state_->at(segment), pin.memory.data()));
+}
+
 void SpineStore::release(std::int32_t segment) noexcept {
   Place* const place = state_->place_of(segment);
   assert(place != nullptr && place->leases > 0);

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/base/buffer_warmer.h"
@@ -57,6 +58,9 @@ class SpineStore {
   // segments that follow one another. Throws Error(io) naming segment and file, Error(memory);
   // Error(cancelled) as soon as `stop` (may be null) is set. After a throw it may be called again.
   SpineLease acquire(std::int32_t segment, const StopFlag* stop);
+
+  // The segment if it is pinned and in memory, else nothing; reads nothing.
+  std::optional<SpineLease> find(std::int32_t segment);
 
   // Between requests: reads what should be pinned and is not, without waiting. Returns whether
   // there is more to do soon.

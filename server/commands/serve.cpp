@@ -17,12 +17,14 @@
 
 #include "config/config.h"
 #include "engine/base/error.h"
+#include "engine/weights/memory_plan.h"
 #include "server/admin_routes.h"
 #include "server/chat_service.h"
 #include "server/commands/command.h"
 #include "server/commands/model_text.h"
 #include "server/commands/signal_waiter.h"
 #include "server/commands/signals.h"
+#include "server/commands/profile.h"
 #include "server/commands/start.h"
 #include "server/http_server.h"
 #include "server/served_model.h"
@@ -112,6 +114,9 @@ class Daemon {
       spdlog::info("{} is ready after {:.1f} s: {}, {} layers, context of {} tokens",
                    state_.model_id(), std::chrono::duration<double>(Clock::now() - begin).count(),
                    info.architecture, info.layers, info.max_context);
+      spdlog::info("spine in {}, {} of memory{}", info.spine, format_bytes(info.budget_bytes),
+                   info.spine == "int8" ? "; int8 is lossy: answers differ from the model's" : "");
+      for (const std::string& note : info.notes) spdlog::info("{}", note);
     } catch (...) {
       load_error_ = std::current_exception();
       load_failed_ = true;
@@ -176,6 +181,7 @@ class ServeCommand : public Command {
     SignalWaiter signals;
     EngineOptions engine = config.engine;
     engine.model.dir = model_folder(config);
+    engine.on_profile = profile_writer(config);
     Daemon(config.server, std::move(engine), model_id_of(config.model), signals).run();
   }
 

@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "engine/base/error.h"
+#include "server/commands/profile.h"
 #include "server/commands/signals.h"
 #include "server/commands/terminal.h"
 
@@ -39,6 +40,7 @@ EngineOptions start(const Config& config) {
   set_up_logging(config, "warn");
   EngineOptions options = config.engine;
   options.model.dir = model_folder(config);
+  options.on_profile = profile_writer(config);
   options.model.stop = &stop_on_signals();
   return options;
 }

@@ -67,6 +67,44 @@ TEST(CgroupLimit, ReadsVersion1) {
   EXPECT_EQ(cgroup_limit("4:memory:/\n", mount.path()), std::nullopt);
 }
 
+TEST(CgroupHeadroom, IsWhatTheTightestGroupLeaves) {
+  const TempDir mount;
+  write_limit(mount, "a/b", "memory.max", "8000");
+  write_limit(mount, "a/b", "memory.high", "7000");
+  write_limit(mount, "a/b", "memory.current", "5000");
+  write_limit(mount, "a/b", "memory.stat", "anon 3000\nfile 2000\ninactive_file 1500\nslab 1");
+  EXPECT_EQ(cgroup_headroom("0::/a/b\n", mount.path()), 3500U);
+  write_limit(mount, "a", "memory.max", "9000");
+  write_limit(mount, "a", "memory.current", "8900");
+  EXPECT_EQ(cgroup_headroom("0::/a/b\n", mount.path()), 100U);
+  write_limit(mount, "a", "memory.current", "9900");
+  EXPECT_EQ(cgroup_headroom("0::/a/b\n", mount.path()), 0U);
+  EXPECT_EQ(cgroup_headroom("0::/", mount.path()), std::nullopt);
+}
+
+TEST(CgroupHeadroom, ReadsVersion1) {
+  const TempDir mount;
+  write_limit(mount, "memory/box", "memory.limit_in_bytes", "7000");
+  write_limit(mount, "memory/box", "memory.usage_in_bytes", "6000");
+  write_limit(mount, "memory/box", "memory.stat", "inactive_file 1\ntotal_inactive_file 500");
+  EXPECT_EQ(cgroup_headroom("4:hugetlb,memory:/box\n", mount.path()), 1500U);
+}
+
+TEST(StalledShare, ReadsTheTenSecondAverage) {
+  EXPECT_DOUBLE_EQ(
+      stalled_share("some avg10=12.34 avg60=1.00 avg300=0.00 total=5\nfull avg10=1.00"), 0.1234);
+  EXPECT_DOUBLE_EQ(stalled_share("some avg10=0.00 avg60=1.00"), 0);
+  EXPECT_DOUBLE_EQ(stalled_share(""), 0);
+  EXPECT_DOUBLE_EQ(stalled_share("some avg10=x"), 0);
+}
+
+TEST(MemoryUse, SaysWhatThisProcessHolds) {
+  const MemoryUse use = memory_use();
+  EXPECT_GT(use.held_bytes, 1'000'000U);
+  EXPECT_LT(use.held_bytes, system_memory().total_bytes);
+  EXPECT_GT(use.available_bytes, 0U);
+}
+
 TEST(CgroupLimit, IsAbsentWithoutLimits) {
   const TempDir mount;
   for (const char* membership : {"", "\n", "0::/a\n", "nonsense", "1:2", ":", "::"}) {

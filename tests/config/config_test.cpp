@@ -139,6 +139,17 @@ TEST_F(ConfigTest, TakesEverySettingFromEveryPlace) {
       {"chunk", "7", [](const Config& c) { return c.engine.model.memory.chunk_tokens == 7; }},
       {"expert-slots", "64",
        [](const Config& c) { return c.engine.model.memory.expert_slots == 64; }},
+      {"model-path", "/a,/b c",
+       [](const Config& c) {
+         return c.engine.model.more_dirs == std::vector<std::string>{"/a", "/b c"};
+       }},
+      {"spine", "int8", [](const Config& c) { return c.engine.model.spine == SpineChoice::int8; }},
+      {"no-look-ahead", "true", [](const Config& c) { return !c.engine.model.look_ahead; }},
+      {"io", "pread",
+       [](const Config& c) { return c.engine.model.read_backend == ReadBackendChoice::pread; }},
+      {"profile", "true", [](const Config& c) { return c.profile; }},
+      {"profile-json", "/tmp/p.json",
+       [](const Config& c) { return c.profile_json == "/tmp/p.json"; }},
       {"host", "::1", [](const Config& c) { return c.server.host == "::1"; }},
       {"port", "9000", [](const Config& c) { return c.server.port == 9000; }},
       {"api-key", "secret",
@@ -224,12 +235,14 @@ TEST_F(ConfigTest, NamesThePlaceOfABadValue) {
 
 TEST_F(ConfigTest, NamesFileAndLineOfABadEntry) {
   const std::string unknown = write_file("unknown.toml", "# x\nthread = 4\n");
-  EXPECT_EQ(resolve_error({"--config", unknown}),
-            unknown +
-                ":2: unknown key thread; known: model, models-dir, ram, threads, isa, context, " +
-                "chunk, expert-slots, host, port, api-key, api-key-file, insecure-no-auth, " +
-                "cors-origins, max-body, max-waiting, keep-alive, shutdown-grace, effort, " +
-                "log-level");
+  EXPECT_EQ(
+      resolve_error({"--config", unknown}),
+      unknown +
+          ":2: unknown key thread; known: model, models-dir, model-path, ram, threads, isa, " +
+          "context, chunk, expert-slots, spine, no-look-ahead, io, profile, profile-json, " +
+          "host, port, api-key, api-key-file, insecure-no-auth, " +
+          "cors-origins, max-body, max-waiting, keep-alive, shutdown-grace, effort, " +
+          "log-level");
   const std::string bad = write_file("bad.toml", "threads = -4\n");
   EXPECT_EQ(resolve_error({"--config", bad, "--threads", "2"}),
             bad + ":1: threads is \"-4\", expected a number from 0 to 1024");

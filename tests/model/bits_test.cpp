@@ -72,6 +72,37 @@ TEST_P(BitsTest, DoNotDependOnExpertSlots) {
   }
 }
 
+// A sweep may find another budget after every layer; backends, and what is read ahead, differ too.
+TEST_P(BitsTest, DoNotDependOnABudgetThatChangesMeanwhile) {
+  ModelOptions some = options();
+  some.memory.chunk_tokens = static_cast<std::int32_t>(prompt_.size());
+  const MemoryPlan plan = plan_model(some).memory;
+  for (const ReadBackendChoice backend : {ReadBackendChoice::automatic, ReadBackendChoice::pread}) {
+    some.read_backend = backend;
+    some.look_ahead = backend == ReadBackendChoice::automatic;
+    const auto model = load_model(some);
+    for (const std::size_t chunk : {prompt_.size(), std::size_t{1}}) {
+      const auto sequence = model->new_sequence();
+      std::vector<float> logits;
+      std::uint64_t step = 0;
+      for (std::size_t begin = 0; begin < prompt_.size(); begin += chunk) {
+        const auto sweep = model->begin({{.sequence = sequence.get(),
+                                          .tokens = std::span(prompt_).subspan(begin, chunk),
+                                          .logits_from = 0,
+                                          .keep_at = {}}},
+                                        {});
+        do {
+          model->set_budget(plan.floor_bytes + plan.all_spine_bytes * 2 * (++step * 7 % 11) / 10);
+        } while (sweep->step());
+        sweep->commit();
+        const std::span<const float> rows = sweep->logits(0);
+        logits.insert(logits.end(), rows.begin(), rows.end());
+      }
+      expect_same_bits(logits, whole_, "with a budget that changes");
+    }
+  }
+}
+
 // From everything streamed to everything pinned.
 TEST_P(BitsTest, DoNotDependOnTheBudgetOfTheSpine) {
   ModelOptions some = options();

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/model/look_ahead.h"
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+constexpr double kLeastRecall = 0.3;  // a miss costs the drive as much as a hit saves
+constexpr double kLeastIdle = 0.05;
+constexpr double kMemory = 0.9;               // of the running averages, per token
+constexpr std::int64_t kTokensPerTrial = 16;  // a layer that does not pay is measured that often
+constexpr std::size_t kMostReads = 6;         // the best of the prediction
+
+}  // namespace
+
+void LookAhead::begin_token(double now_s, double busy_s) {
+  const double passed = now_s - last_now_s_;
+  if (tokens_ > 0 && passed > 0) {
+    const double idle = std::clamp(1 - (busy_s - last_busy_s_) / passed, 0.0, 1.0);
+    idle_share_ = kMemory * idle_share_ + (1 - kMemory) * idle;
+  }
+  last_now_s_ = now_s;
+  last_busy_s_ = busy_s;
+  ++tokens_;
+}
+
+bool LookAhead::wants(std::int32_t layer) const {
+  if (!enabled_ || idle_share_ < kLeastIdle) return false;
+  return recall(layer) >= kLeastRecall || tokens_ % kTokensPerTrial == 0;
+}
+
+std::span<const std::int32_t> LookAhead::predict(std::int32_t layer,
+                                                 std::span<const std::int32_t> experts) {
+  Layer& at = layers_[static_cast<std::size_t>(layer)];
+  at.predicted.assign(experts.begin(), experts.begin() + static_cast<std::ptrdiff_t>(
+                                                             std::min(experts.size(), kMostReads)));
+  return at.recall >= kLeastRecall ? std::span<const std::int32_t>(at.predicted)
+                                   : std::span<const std::int32_t>();
+}
+
+void LookAhead::settle(std::int32_t layer, std::span<const std::int32_t> experts) {
+  Layer& at = layers_[static_cast<std::size_t>(layer)];
+  if (at.predicted.empty()) return;
+  const auto right = std::ranges::count_if(at.predicted, [&](std::int32_t expert) {
+    return std::ranges::find(experts, expert) != experts.end();
+  });
+  const double share = static_cast<double>(right) / static_cast<double>(at.predicted.size());
+  at.recall = kMemory * at.recall + (1 - kMemory) * share;
+  at.predicted.clear();
+}
+
+double LookAhead::recall(std::int32_t layer) const {
+  return layers_[static_cast<std::size_t>(layer)].recall;
+}
+
+}  // namespace penstock

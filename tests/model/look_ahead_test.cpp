@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/model/look_ahead.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace penstock {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+// Tokens of one second, of which the drive is busy for `busy_s`.
+void pass_tokens(LookAhead& ahead, int count, double busy_s, double* now, double* busy) {
+  for (int i = 0; i < count; ++i) {
+    ahead.begin_token(*now, *busy);
+    *now += 1;
+    *busy += busy_s;
+  }
+}
+
+TEST(LookAhead, WantsNothingWhileTheDriveIsBusy) {
+  LookAhead ahead(3, true);
+  double now = 100;
+  double busy = 7;
+  pass_tokens(ahead, 50, 1.0, &now, &busy);
+  EXPECT_FALSE(ahead.wants(1));
+  pass_tokens(ahead, 50, 0.5, &now, &busy);
+  EXPECT_TRUE(ahead.wants(1));
+  pass_tokens(ahead, 50, 1.0, &now, &busy);
+  EXPECT_FALSE(ahead.wants(1));
+}
+
+TEST(LookAhead, WantsNothingWhenItIsOff) {
+  LookAhead ahead(3, false);
+  double now = 0;
+  double busy = 0;
+  pass_tokens(ahead, 50, 0.1, &now, &busy);
+  EXPECT_FALSE(ahead.wants(1));
+}
+
+TEST(LookAhead, ReadsTheBestOfAGoodPrediction) {
+  LookAhead ahead(3, true);
+  EXPECT_EQ(Ids(ahead.predict(1, Ids{4, 2, 9}).begin(), ahead.predict(1, Ids{4, 2, 9}).end()),
+            (Ids{4, 2, 9}));
+  EXPECT_EQ(ahead.predict(1, Ids{1, 2, 3, 4, 5, 6, 7, 8}).size(), 6U);
+}
+
+TEST(LookAhead, MeasuresEachLayerByItself) {
+  LookAhead ahead(3, true);
+  for (int i = 0; i < 60; ++i) {
+    ahead.predict(1, Ids{4, 2});
+    ahead.settle(1, Ids{2, 4, 5});
+    ahead.predict(2, Ids{4, 2});
+    ahead.settle(2, Ids{1, 7, 5});
+  }
+  EXPECT_GT(ahead.recall(1), 0.9);
+  EXPECT_LT(ahead.recall(2), 0.1);
+  EXPECT_EQ(ahead.predict(1, Ids{4, 2}).size(), 2U);
+  EXPECT_TRUE(ahead.predict(2, Ids{4, 2}).empty());
+}
+
+TEST(LookAhead, TriesABadLayerFromTimeToTime) {
+  LookAhead ahead(3, true);
+  double now = 0;
+  double busy = 0;
+  for (int i = 0; i < 60; ++i) {
+    ahead.predict(2, Ids{4, 2});
+    ahead.settle(2, Ids{1, 7});
+  }
+  int tries = 0;
+  for (int i = 0; i < 160; ++i) {
+    pass_tokens(ahead, 1, 0.5, &now, &busy);
+    tries += ahead.wants(2) ? 1 : 0;
+  }
+  EXPECT_GE(tries, 9);
+  EXPECT_LE(tries, 10);
+  for (int i = 0; i < 60; ++i) {
+    ahead.predict(2, Ids{4, 2});
+    ahead.settle(2, Ids{4, 2});
+  }
+  EXPECT_TRUE(ahead.wants(2));
+}
+
+TEST(LookAhead, NothingPredictedIsNothingMeasured) {
+  LookAhead ahead(3, true);
+  const double before = ahead.recall(1);
+  ahead.settle(1, Ids{1, 2, 3});
+  EXPECT_EQ(ahead.recall(1), before);
+}
+
+}  // namespace
+}  // namespace penstock
