@@ -106,6 +106,14 @@ inline float reduce_max(__m512 a) {
   return _mm512_cvtss_f32(Ops::max(a, _mm512_permute_ps(a, 0xB1)));
 }
 
+// 32 columns of bf16. As a pair of columns, the upper one is in place and the lower one a shift
+// away.
+inline Pair widen_bf16(__m512i values) {
+  const __m512i upper = _mm512_set1_epi32(static_cast<int32_t>(0xFFFF0000U));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(values, 16)),
+          _mm512_castsi512_ps(_mm512_and_si512(values, upper))};
+}
+
 // 32 floats at p, at any alignment; with n below 32 the first n of them, and zeros.
 inline Pair load_pair(const void* p) {
   return split(_mm512_loadu_ps(p), _mm512_loadu_ps(static_cast<const char*>(p) + 64));

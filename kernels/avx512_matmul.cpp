@@ -4,13 +4,13 @@
 // tokens or 4 rows by up to 6 tokens in 24 accumulators; a block of rows that fits L2 goes through
 // all tokens before the next. (Tiles of rows decoded into memory first were slower at every number
 // of tokens, at 4 tokens up to four times.)
+#include "kernels/avx512_bf12.h"
 #include "kernels/avx512_lanes.h"
 
 namespace penstock {
 namespace {
 
 constexpr int32_t kTokens = 6;  // of one register tile
-constexpr float kNan = __builtin_nanf("");
 constexpr ptrdiff_t kRowBlockBytes =
     ptrdiff_t{256} * 1024;  // of weights: a quarter of the smallest L2
 
@@ -29,16 +29,10 @@ struct Bf16Row {
   static constexpr ptrdiff_t kBlockBytes = 64;
   const unsigned char* data;
   Bf16Row(const WeightMatrix& w, ptrdiff_t r) : data(w.data + r * w.cols * 2) {}
-  // As a pair of columns, the upper one is in place and the lower one a shift away.
-  static Pair widen(__m512i values) {
-    const __m512i upper = _mm512_set1_epi32(static_cast<int32_t>(0xFFFF0000U));
-    return {_mm512_castsi512_ps(_mm512_slli_epi32(values, 16)),
-            _mm512_castsi512_ps(_mm512_and_si512(values, upper))};
-  }
-  Pair block(ptrdiff_t b) const { return widen(_mm512_loadu_si512(data + b * kBlockBytes)); }
+  Pair block(ptrdiff_t b) const { return widen_bf16(_mm512_loadu_si512(data + b * kBlockBytes)); }
   Pair part(ptrdiff_t b, int32_t n) const {
     const auto mask = static_cast<__mmask32>((uint64_t{1} << n) - 1U);
-    return widen(_mm512_maskz_loadu_epi16(mask, data + b * kBlockBytes));
+    return widen_bf16(_mm512_maskz_loadu_epi16(mask, data + b * kBlockBytes));
   }
 };
 
@@ -86,88 +80,6 @@ struct Mxfp4Row {
     // The permutation looks at the low four bits of an index only.
     return {_mm512_permutexvar_ps(nibbles, table),
             _mm512_permutexvar_ps(_mm512_srli_epi32(nibbles, 4), table)};
-  }
-  // Its rows are whole blocks.
-  Pair part(ptrdiff_t b, int32_t) const { return block(b); }
-};
-
-struct Bf12Row {
-  static constexpr ptrdiff_t kBlockBytes = 48;  // and a base byte for four
-  static constexpr ptrdiff_t kFullBytes = 4 * kBlockBytes + 1;
-  const unsigned char* data;
-  const WeightMatrix* matrix;
-  int32_t blocks;  // of 32 columns, with the last part of one
-  Bf12Row(const WeightMatrix& w, ptrdiff_t r)
-      : matrix(&w), blocks((w.cols + kLaneBlockCols - 1) / kLaneBlockCols) {
-    data = w.data + r * ((blocks + 3) / 4 + blocks * kBlockBytes);
-  }
-
-  // Exponents by code, in the place of bf16. The permutation looks at the low five bits of an
-  // index, the fifth being of another code.
-  static __m512i exponents(int32_t base) {
-    const __m512i fifteen_below = _mm512_set_epi16(  //
-        0, -128, -256, -384, -512, -640, -768, -896, -1024, -1152, -1280, -1408, -1536, -1664,
-        -1792, 0, 0, -128, -256, -384, -512, -640, -768, -896, -1024, -1152, -1280, -1408, -1536,
-        -1664, -1792, 0);
-    const auto largest = _mm512_set1_epi16(static_cast<int16_t>(base << 7));
-    return _mm512_maskz_add_epi16(0xFFFEFFFE, largest, fifteen_below);
-  }
-  // sign and mantissa | exponent, columns as words in order.
-  static __m512i join(__m512i words, __m512i exponent) {
-    return _mm512_ternarylogic_epi32(words, _mm512_set1_epi32(static_cast<int32_t>(0x807F807F)),
-                                     exponent, 0xEA);
-  }
-  static __m512i swap_bytes(__m512i words) {
-    const __m512i order =
-        _mm512_broadcast_i32x4(_mm_set_epi8(14, 15, 12, 13, 10, 11, 8, 9, 6, 7, 4, 5, 2, 3, 0, 1));
-    return _mm512_shuffle_epi8(words, order);
-  }
-
-  // 64 columns from their codes on.
-  struct Group {
-    __m512i codes;
-    __m512i words;
-    explicit Group(const unsigned char* p)
-        : codes(_mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))),
-          words(_mm512_loadu_si512(p + 32)) {}
-    Pair first(__m512i table) const {
-      return Bf16Row::widen(join(words, _mm512_permutexvar_epi16(codes, table)));
-    }
-    Pair second(__m512i table) const {
-      const __m512i upper = _mm512_srli_epi16(codes, 4);
-      return Bf16Row::widen(join(swap_bytes(words), _mm512_permutexvar_epi16(upper, table)));
-    }
-  };
-  // A group of 32 columns: columns 16 to 31 go into the upper half of the registers.
-  static Pair small_group(const unsigned char* p, __m512i table) {
-    const auto codes = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-    const auto words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16));
-    const __m512i all_codes =
-        _mm512_inserti64x4(_mm512_castsi256_si512(codes), _mm256_srli_epi16(codes, 4), 1);
-    const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(words), words, 1);
-    const __m512i all_words = _mm512_mask_blend_epi32(0xFF00, both, swap_bytes(both));
-    return Bf16Row::widen(join(all_words, _mm512_permutexvar_epi16(all_codes, table)));
-  }
-  // Block j of the `count` of a raw one, which begins at p.
-  Pair raw(const unsigned char* p, int32_t count, int32_t j) const {
-    const int32_t in_place = (static_cast<int32_t>(kBlockBytes) * count - 4) / kBf12PieceBytes;
-    if (j < in_place) return Bf16Row::widen(_mm512_loadu_si512(p + 5 + j * kBf12PieceBytes));
-    uint32_t first = 0;
-    __builtin_memcpy(&first, p + 1, sizeof first);
-    const int64_t index = static_cast<int64_t>(first) - matrix->first_piece + j - in_place;
-    if (index < 0 || index >= matrix->pieces) return {Ops::set(kNan), Ops::set(kNan)};
-    return Bf16Row::widen(_mm512_loadu_si512(matrix->scales + index * kBf12PieceBytes));
-  }
-  Pair block(ptrdiff_t b) const {
-    const unsigned char* p = data + b / 4 * kFullBytes;
-    const auto j = static_cast<int32_t>(b % 4);
-    const auto left = blocks - static_cast<int32_t>(b - j);
-    const int32_t count = left < 4 ? left : 4;
-    if (*p == kBf12Raw) return raw(p, count, j);
-    const __m512i table = exponents(*p);
-    const unsigned char* codes = p + 1 + j / 2 * 2 * kBlockBytes;
-    if ((j | 1) >= count) return small_group(codes, table);
-    return j % 2 == 0 ? Group(codes).first(table) : Group(codes).second(table);
   }
   // Its rows are whole blocks.
   Pair part(ptrdiff_t b, int32_t) const { return block(b); }
@@ -255,13 +167,14 @@ inline void fuse_blocks(const Row* rows, const Step& s, ptrdiff_t first, Sums<R,
 
 // Four blocks share the decoding of their exponents and of the halves of their groups.
 template <int R, int T>
-inline void fuse_four(const Bf12Row& row, ptrdiff_t four, const float* x, ptrdiff_t x_stride, int r,
-                      Sums<R, T>& sum) {
+[[gnu::always_inline]] inline void fuse_four(const Bf12Row& row, ptrdiff_t four,
+                                             const Bf12Masks& masks, const float* x,
+                                             ptrdiff_t x_stride, int r, Sums<R, T>& sum) {
   const unsigned char* p = row.data + four * Bf12Row::kFullBytes;
   if (*p == kBf12Raw) {
 #pragma GCC unroll 1
     for (int32_t j = 0; j < 4; ++j) {
-      fuse<R, T>(x + j * kLaneBlockCols, x_stride, r, row.raw(p, 4, j), sum);
+      fuse<R, T>(x + ptrdiff_t{j} * kLaneBlockCols, x_stride, r, row.raw(p, 4, j), sum);
     }
     return;
   }
@@ -269,28 +182,29 @@ inline void fuse_four(const Bf12Row& row, ptrdiff_t four, const float* x, ptrdif
 #pragma GCC unroll 2
   for (ptrdiff_t j = 0; j < 4; j += 2) {
     const Bf12Row::Group group(p + 1 + j * Bf12Row::kBlockBytes);
-    fuse<R, T>(x + j * kLaneBlockCols, x_stride, r, group.first(table), sum);
-    fuse<R, T>(x + (j + 1) * kLaneBlockCols, x_stride, r, group.second(table), sum);
+    fuse<R, T>(x + j * kLaneBlockCols, x_stride, r, group.first(table, masks), sum);
+    fuse<R, T>(x + (j + 1) * kLaneBlockCols, x_stride, r, group.second(table, masks), sum);
   }
 }
 
 template <int R, int T>
-inline void fuse_fours(const Bf12Row* rows, const Step& s, Sums<R, T>& sum) {
+[[gnu::always_inline]] inline void fuse_fours(const Bf12Row* rows, const Step& s, Sums<R, T>& sum) {
   const float* x = s.x;
   const ptrdiff_t fours = s.blocks / 4;
+  const Bf12Masks masks;
   for (ptrdiff_t four = 0; four < fours; ++four, x += ptrdiff_t{4} * kLaneBlockCols) {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       if (s.rows_ahead != 0) {
         const char* next = reinterpret_cast<const char*>(rows[r].data) + s.rows_ahead;
-        for (ptrdiff_t line = 0; line < Bf12Row::kFullBytes; line += 64) {
+        for (ptrdiff_t line = 0; line < 4 * Bf12Row::kBlockBytes; line += 64) {
           _mm_prefetch(next + four * Bf12Row::kFullBytes + line, _MM_HINT_T1);
         }
       }
-      fuse_four<R, T>(rows[r], four, x, s.x_stride, r, sum);
+      fuse_four<R, T>(rows[r], four, masks, x, s.x_stride, r, sum);
     }
     if (s.x_ahead != 0) {
-      for (int j = 0; j < 4; ++j) {
+      for (ptrdiff_t j = 0; j < 4; ++j) {
         prefetch_tokens<T>(x + s.x_ahead + j * kLaneBlockCols, s.x_stride);
       }
     }

@@ -79,11 +79,10 @@ int run_command_line(int argc, const char* const* argv) {
   TopLevel top_level;
   add_top_level_options(app, top_level);
   app.require_subcommand(0, 1);
-  const std::array commands = {add_serve_command(app),    add_health_command(app),
-                               add_run_command(app),      add_chat_command(app),
-                               add_tokenize_command(app), add_logits_command(app),
-                               add_plan_command(app),     add_convert_command(app),
-                               add_bench_command(app)};
+  const std::array commands = {
+      add_serve_command(app), add_health_command(app),   add_run_command(app),
+      add_chat_command(app),  add_tokenize_command(app), add_logits_command(app),
+      add_plan_command(app),  add_convert_command(app),  add_bench_command(app)};
   if (parse_or_help(app, argc, argv)) return 0;
   if (top_level.version) {
     write_stdout((top_level.json ? version_json() : version_line()) + "\n");
