@@ -107,6 +107,10 @@ void set_no_look_ahead(Config& config, const std::string& text) {
   config.engine.model.look_ahead = !parse_flag(text);
 }
 
+void set_mlock(Config& config, const std::string& text) {
+  config.engine.model.lock_spine = parse_flag(text);
+}
+
 void set_io(Config& config, const std::string& text) {
   if (text == "auto") {
     config.engine.model.read_backend = ReadBackendChoice::automatic;
@@ -251,6 +255,9 @@ constexpr std::array kSettings = {
             kEngineSettings, set_spine},
     Setting{"no-look-ahead", "PENSTOCK_NO_LOOK_AHEAD", nullptr,
             "Read no experts before their layer asks for them", kEngineSettings, set_no_look_ahead},
+    Setting{"mlock", "PENSTOCK_MLOCK", nullptr,
+            "Lock the pinned spine into RAM; the memory lock limit must allow it", kEngineSettings,
+            set_mlock},
     Setting{"io", "PENSTOCK_IO", "NAME",
             "How weights are read: io_uring or pread (default: auto, io_uring where allowed)",
             kEngineSettings, set_io},

@@ -78,6 +78,10 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   return *this;
 }
 
+int Buffer::lock() const noexcept {
+  return data_ == nullptr || mlock(data_, mapped_bytes_) == 0 ? 0 : errno;
+}
+
 Buffer::~Buffer() {
   if (data_ != nullptr) munmap(data_, mapped_bytes_);
 }

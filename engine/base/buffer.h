@@ -29,6 +29,10 @@ class Buffer {
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer();
 
+  // Keeps the pages in RAM, whatever the system would swap out. Returns 0, or the errno of the
+  // refusal.
+  int lock() const noexcept;
+
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return bytes_; }  // as asked for
   template <typename T>

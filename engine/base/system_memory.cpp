@@ -9,6 +9,8 @@
 #include <unistd.h>
 #endif
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -18,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/base/buffer.h"
 #include "engine/base/error.h"
 
 namespace penstock {
@@ -296,6 +299,20 @@ double stalled_share(std::string_view pressure) {
   return (static_cast<double>(whole) +
           static_cast<double>(take_integer(pressure).value_or(0)) / 100) /
          100;
+}
+
+std::string lock_obstacle(std::uint64_t bytes) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+      limit.rlim_cur >= bytes) {
+    return {};
+  }
+  // A process with the privilege may pass the limit: only trying tells.
+  if (Buffer(static_cast<std::size_t>(limit.rlim_cur) + kPageBytes, "lock probe").lock() == 0) {
+    return {};
+  }
+  return "RLIMIT_MEMLOCK is " + std::to_string(limit.rlim_cur) + " bytes, " +
+         std::to_string(bytes) + " are needed (ulimit -l, LimitMEMLOCK= in a unit file)";
 }
 
 MemoryUse memory_use() {

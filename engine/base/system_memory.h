@@ -35,6 +35,10 @@ struct MemoryUse {
 };
 MemoryUse memory_use();  // throws Error(memory) when the system does not say
 
+// Whether this process may lock `bytes` of memory into RAM: empty, or what stands against it, with
+// the limit's name and value.
+std::string lock_obstacle(std::uint64_t bytes);
+
 // What the groups' limits leave: the least over them of limit - usage + file cache that can be
 // dropped; nullopt without a limit. Arguments as of cgroup_limit.
 std::optional<std::uint64_t> cgroup_headroom(std::string_view membership, const std::string& mount);

@@ -34,7 +34,7 @@ KimiParts::KimiParts(KimiFiles opened, const KimiOptions& options, const StopFla
       pool(options.threads),
       queue({.backend = options.read_backend}),
       scratch(options.plan.scratch_bytes),
-      spine(files.segments, queue, warmer, options.plan.spine_bytes),
+      spine(files.segments, queue, warmer, options.plan.spine_bytes, options.lock_spine),
       cache(*files.experts, queue, warmer, static_cast<std::int32_t>(options.plan.expert_slots)),
       look_ahead(files.config.layers, options.look_ahead) {}
 

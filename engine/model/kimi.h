@@ -48,6 +48,7 @@ struct KimiOptions {
   MemoryOptions memory;  // budget and context of `plan`
   MemoryPlan plan;       // of these
   bool look_ahead;
+  bool lock_spine;
   ReadBackendChoice read_backend;
 };
 

@@ -166,11 +166,17 @@ std::unique_ptr<Model> load_model(const ModelOptions& options) {
                   .memory = memory_options(files, options),
                   .plan = {},
                   .look_ahead = options.look_ahead,
+                  .lock_spine = options.lock_spine,
                   .read_backend = options.read_backend};
   run.needs = needs_of(files, run.memory.context_tokens);
   run.plan = plan_memory(run.needs, run.memory);
   if (!run.plan.fits) {
     throw Error(ErrorCode::memory, options.dir + ": " + describe_shortage(run.plan));
+  }
+  if (options.lock_spine) {
+    const std::string obstacle = lock_obstacle(run.plan.spine_bytes);
+    if (!obstacle.empty())
+      throw Error(ErrorCode::memory, "the spine cannot be locked: " + obstacle);
   }
   return std::make_unique<KimiModel>(std::move(files), std::move(run), options.stop);
 }
@@ -191,7 +197,9 @@ ModelPlan plan_model(const ModelOptions& options) {
           .all_expert_bytes = moe_layers * static_cast<std::uint64_t>(config.moe.experts) *
                               files.experts->expert_bytes(),
           .embedding_bytes = embedding.bytes,
-          .memory = plan_memory(needs_of(files, memory.context_tokens), memory)};
+          .memory = plan_memory(needs_of(files, memory.context_tokens), memory),
+          .needs = needs_of(files, memory.context_tokens),
+          .options = memory};
 }
 
 }  // namespace penstock

@@ -31,7 +31,8 @@ struct ModelOptions {
   int threads = 0;                       // 0: all cores
   MemoryOptions memory;                  // budget 0: default_memory_budget
   SpineChoice spine = SpineChoice::automatic;
-  bool look_ahead = true;  // reads experts that the next layer may want, where it pays
+  bool look_ahead = true;   // reads experts that the next layer may want, where it pays
+  bool lock_spine = false;  // keeps pinned memory from being swapped out
   ReadBackendChoice read_backend = ReadBackendChoice::automatic;
   SourceOpener opener;             // null: open_source
   bool without_weights = false;    // `dir` has config.json only: enough for plan_model
@@ -54,6 +55,8 @@ struct ModelPlan {
   std::uint64_t all_expert_bytes;  // all of them
   std::uint64_t embedding_bytes;   // read by row
   MemoryPlan memory;
+  MemoryNeeds needs;      // what it was made of ...
+  MemoryOptions options;  // ... and for
 };
 ModelPlan plan_model(const ModelOptions& options);
 

@@ -82,7 +82,8 @@ struct SpineStore::State {
   std::vector<Place> pins;                   // [segments]
   std::vector<std::future<Buffer>> warming;  // [segments]: memory of pins to come
   std::int32_t position = 0;                 // the segment acquired last
-  bool upkeep_failed = false;                // until the next acquire
+  bool lock_pins = false;
+  bool upkeep_failed = false;  // until the next acquire
   std::uint64_t bytes_read = 0;
 };
 
@@ -141,6 +142,7 @@ bool SpineStore::State::get_pin_memory(std::int32_t segment, bool wait) {
   if (!wait && !is_ready(coming)) return false;
   try {
     place.memory = coming.get();
+    if (lock_pins) place.memory.lock();
   } catch (const Error&) {
     if (plan.window_bytes == 0) throw;
     plan.pinned[static_cast<std::size_t>(segment)] = false;  // it can be streamed all the same
@@ -257,8 +259,9 @@ void SpineStore::State::land(Place& place, const StopFlag* stop) {
 }
 
 SpineStore::SpineStore(std::vector<SpineSegment> segments, ReadQueue& queue, BufferWarmer& warmer,
-                       std::uint64_t budget_bytes)
+                       std::uint64_t budget_bytes, bool lock_pins)
     : state_(std::make_unique<State>(std::move(segments), queue, warmer)) {
+  state_->lock_pins = lock_pins;
   set_budget(budget_bytes);
 }
 

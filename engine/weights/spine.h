@@ -48,8 +48,9 @@ class SpineStore {
  public:
   // Reads nothing yet. Queue and warmer outlive the store. Two windows are taken even where the
   // budget is below spine_floor().
+  // With `lock_pins` pinned memory is locked into RAM, as far as the system lets us.
   SpineStore(std::vector<SpineSegment> segments, ReadQueue& queue, BufferWarmer& warmer,
-             std::uint64_t budget_bytes);
+             std::uint64_t budget_bytes, bool lock_pins = false);
   ~SpineStore();  // no lease lives
   SpineStore(const SpineStore&) = delete;
   SpineStore& operator=(const SpineStore&) = delete;

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -24,9 +25,11 @@
 #include "engine/io/drive_probe.h"
 #include "engine/io/random_reads.h"
 #include "engine/io/scratch_file.h"
+#include "engine/model/load_model.h"
 #include "engine/weights/memory_plan.h"
 #include "server/commands/command.h"
 #include "server/commands/output.h"
+#include "server/commands/prediction.h"
 #include "server/commands/signals.h"
 #include "server/commands/start.h"
 #include "server/commands/terminal.h"
@@ -93,6 +96,60 @@ nlohmann::ordered_json rate_json(const DriveRate& rate) {
   json["gb_per_s"] = rate.best.gb_per_s;
   json["depth"] = rate.best.depth;
   return json;
+}
+
+// Machines that people have, and the spines that they can choose.
+constexpr std::array<int, 9> kRamGb = {8, 16, 24, 32, 48, 64, 96, 128, 256};
+struct SpineRow {
+  const char* name;
+  double share;  // of the published bytes
+};
+constexpr std::array<SpineRow, 3> kSpines = {{{"bf16", 1}, {"bf12", 0.757}, {"int8", 0.51}}};
+
+// Seconds per token of a known model for each RAM size, with three quarters of it as budget.
+nlohmann::ordered_json prediction_json(const Config& config, const char* name,
+                                       const MachineRates& rates) {
+  Config named = config;
+  named.model = name;
+  const PlannedFolder folder = planned_folder(named);
+  ModelOptions options;
+  options.dir = folder.path;
+  options.without_weights = !folder.has_weights;
+  const ModelPlan plan = plan_model(options);
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const int gb : kRamGb) {
+    nlohmann::ordered_json row = {{"ram_gb", gb}};
+    for (const SpineRow& spine : kSpines) {
+      const auto budget = static_cast<std::uint64_t>(gb) * 750'000'000;
+      const double seconds = predict_token_s(plan, budget, spine.share, rates);
+      if (seconds >= 0) row[spine.name] = seconds;
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+// "kimi-k3, seconds per token\n  RAM  bf16 ..." from what prediction_json gives.
+std::string describe_prediction(const char* name, const nlohmann::ordered_json& rows) {
+  std::string text = std::string("\n") + name + ", seconds per token by RAM and spine:\n   RAM GB";
+  for (const SpineRow& spine : kSpines)
+    text += std::string(8 - std::strlen(spine.name), ' ') + spine.name;
+  text += "\n";
+  for (const auto& row : rows) {
+    std::array<char, 32> cell{};
+    std::snprintf(cell.data(), cell.size(), "%9d", row["ram_gb"].get<int>());
+    text += cell.data();
+    for (const SpineRow& spine : kSpines) {
+      if (row.contains(spine.name)) {
+        std::snprintf(cell.data(), cell.size(), "%8.2f", row[spine.name].get<double>());
+      } else {
+        std::snprintf(cell.data(), cell.size(), "%8s", "-");
+      }
+      text += cell.data();
+    }
+    text += "\n";
+  }
+  return text;
 }
 
 using Sources = std::vector<std::unique_ptr<ByteSource>>;
@@ -184,11 +241,28 @@ class BenchDiskCommand : public Command {
     if (!record_.empty()) options_.record_bytes = record_bytes();
     const Sources sources = choose_sources(config);
     const DriveRate rate = measure_drive(views_of(sources), options_);
-    write_stdout(json_ ? rate_json(rate).dump() + "\n" : describe_rate(rate));
+    report(config, rate);
     return 0;
   }
 
  private:
+  void report(const Config& config, const DriveRate& rate) const {
+    const MachineRates rates{rate.best.gb_per_s, measure_ram_gb_per_s()};
+    nlohmann::ordered_json json = rate_json(rate);
+    json["ram_gb_per_s"] = rates.ram_gb_per_s;
+    std::string text = describe_rate(rate) + "memory: " + format_rate(rates.ram_gb_per_s) + "\n";
+    for (const char* name : {"kimi-k3", "kimi-linear"}) {
+      const nlohmann::ordered_json rows = prediction_json(config, name, rates);
+      json["seconds_per_token"][name] = rows;
+      text += describe_prediction(name, rows);
+    }
+    text +=
+        "\nThe least that drive and memory allow, with three quarters of the RAM as --ram and "
+        "every\n"
+        "expert equally likely; real routing is often kinder to Kimi-Linear.\n";
+    write_stdout(json_ ? json.dump() + "\n" : text);
+  }
+
   std::size_t record_bytes() const {
     const std::optional<std::uint64_t> bytes = parse_byte_size(record_);
     if (!bytes || *bytes == 0 || *bytes > (1UL << 30U)) {

@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <future>
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "engine/base/buffer_warmer.h"
+#include "engine/base/error.h"
 #include "tests/support/expect_error.h"
 
 namespace penstock {
@@ -64,6 +68,37 @@ TEST(Buffer, NamesPurposeAndSizeWhenRefused) {
     EXPECT_NE(std::string(error.what()).find("expert slots"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find(std::to_string(bytes)), std::string::npos);
   }
+}
+
+TEST(BufferWarmer, MakesBuffersInOrder) {
+  BufferWarmer warmer;
+  std::future<Buffer> small = warmer.prepare(5000, "test");
+  EXPECT_TRUE(is_ready(small));
+  std::future<Buffer> first = warmer.prepare(kWarmAtOnceBytes, "test");
+  std::future<Buffer> second = warmer.prepare(kWarmAtOnceBytes + 1, "test");
+  EXPECT_EQ(second.get().size(), kWarmAtOnceBytes + 1);
+  EXPECT_TRUE(is_ready(first));
+  const Buffer buffer = first.get();
+  EXPECT_EQ(buffer.size(), kWarmAtOnceBytes);
+  for (std::size_t i = 0; i < buffer.size(); i += 4096) ASSERT_EQ(buffer.data()[i], std::byte{0});
+}
+
+TEST(BufferWarmer, ReportsWhatTheSystemRefuses) {
+  BufferWarmer warmer;
+  std::future<Buffer> huge = warmer.prepare(std::size_t{1} << 62U, "a test");
+  try {
+    huge.get();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::memory);
+    EXPECT_TRUE(std::string(error.what()).starts_with("a test: ")) << error.what();
+  }
+}
+
+TEST(BufferWarmer, EndsInTheMiddleOfItsWork) {
+  BufferWarmer warmer;
+  std::vector<std::future<Buffer>> left;
+  for (int i = 0; i < 8; ++i) left.push_back(warmer.prepare(4 * kWarmAtOnceBytes, "test"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "engine/base/system_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -96,6 +97,17 @@ TEST(StalledShare, ReadsTheTenSecondAverage) {
   EXPECT_DOUBLE_EQ(stalled_share("some avg10=0.00 avg60=1.00"), 0);
   EXPECT_DOUBLE_EQ(stalled_share(""), 0);
   EXPECT_DOUBLE_EQ(stalled_share("some avg10=x"), 0);
+}
+
+TEST(LockObstacle, NamesTheLimit) {
+  EXPECT_EQ(lock_obstacle(0), "");
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+  if (limit.rlim_cur == RLIM_INFINITY) GTEST_SKIP() << "memory locks are not limited here";
+  const std::string obstacle = lock_obstacle(UINT64_MAX);
+  if (obstacle.empty()) GTEST_SKIP() << "this process may pass the limit";
+  EXPECT_NE(obstacle.find("RLIMIT_MEMLOCK is " + std::to_string(limit.rlim_cur)), std::string::npos)
+      << obstacle;
 }
 
 TEST(MemoryUse, SaysWhatThisProcessHolds) {

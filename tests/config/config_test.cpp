@@ -145,6 +145,7 @@ TEST_F(ConfigTest, TakesEverySettingFromEveryPlace) {
        }},
       {"spine", "int8", [](const Config& c) { return c.engine.model.spine == SpineChoice::int8; }},
       {"no-look-ahead", "true", [](const Config& c) { return !c.engine.model.look_ahead; }},
+      {"mlock", "true", [](const Config& c) { return c.engine.model.lock_spine; }},
       {"io", "pread",
        [](const Config& c) { return c.engine.model.read_backend == ReadBackendChoice::pread; }},
       {"profile", "true", [](const Config& c) { return c.profile; }},
@@ -239,8 +240,8 @@ TEST_F(ConfigTest, NamesFileAndLineOfABadEntry) {
       resolve_error({"--config", unknown}),
       unknown +
           ":2: unknown key thread; known: model, models-dir, model-path, ram, threads, isa, " +
-          "context, chunk, expert-slots, spine, no-look-ahead, io, profile, profile-json, " +
-          "host, port, api-key, api-key-file, insecure-no-auth, " +
+          "context, chunk, expert-slots, spine, no-look-ahead, mlock, io, profile, " +
+          "profile-json, host, port, api-key, api-key-file, insecure-no-auth, " +
           "cors-origins, max-body, max-waiting, keep-alive, shutdown-grace, effort, " +
           "log-level");
   const std::string bad = write_file("bad.toml", "threads = -4\n");

@@ -157,6 +157,28 @@ TEST_P(ReadQueueTest, DemandOvertakesSpineThatIsHalfDone) {
   EXPECT_EQ(f.source.offsets(), expected);
 }
 
+TEST_P(ReadQueueTest, APromotedReadOvertakes) {
+  Fixture f(1 << 20);
+  ReadQueue queue(with_backend({.depth = 1, .piece_bytes = kPiece}));
+  f.source.hang();
+  const ReadId first = submit(queue, f.op(0, kPiece), ReadPriority::demand);
+  f.source.wait_for_hanging(1);
+  const ReadOp spine_op = f.op(20 * kPiece, 2 * kPiece);
+  const ReadId spine = submit(queue, spine_op, ReadPriority::spine);
+  const ReadOp ahead_op = f.op(40 * kPiece, 2 * kPiece);
+  const ReadId ahead = submit(queue, ahead_op, ReadPriority::look_ahead);
+  queue.promote(ahead, ReadPriority::demand);
+  queue.promote(first, ReadPriority::look_ahead);  // it has started: nothing changes
+  f.source.release();
+  for (const ReadId id : {first, spine, ahead}) queue.wait(id, nullptr);
+  expect_filled(spine_op);
+  expect_filled(ahead_op);
+  std::vector<std::uint64_t> expected = piece_offsets(0, 1);
+  for (const std::uint64_t offset : piece_offsets(40 * kPiece, 2)) expected.push_back(offset);
+  for (const std::uint64_t offset : piece_offsets(20 * kPiece, 2)) expected.push_back(offset);
+  EXPECT_EQ(f.source.offsets(), expected);
+}
+
 TEST_P(ReadQueueTest, GoesByPriorityThenAge) {
   Fixture f(1 << 20);
   ReadQueue queue(with_backend({.depth = 1, .piece_bytes = kPiece}));
