@@ -13,8 +13,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Logits of a whole prompt leave sweep by sweep, so that they never take more memory than this.
-constexpr std::int64_t kPromptLogitsBytes = 256LL << 20;
+// Logits of a whole prompt leave sweep by sweep. They take memory three times: in the sweep, on
+// their way to the caller, and with the caller.
+constexpr std::uint64_t kPromptLogitsCopies = 3;
+constexpr std::uint64_t kPromptLogitsBytes = kPromptLogitsCopies * (256ULL << 20U);
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -68,13 +70,17 @@ void Run::start() {
   }
 }
 
-std::int32_t Run::chunk() const {
+// Tokens per sweep. The logits of a whole prompt have the room of kept states.
+std::int32_t Run::chunk() {
   const ModelInfo& info = model_.info();
   if (!request_.prompt_logits) return info.chunk_tokens;
-  const std::int64_t row_bytes =
-      std::int64_t{info.vocab} * static_cast<std::int64_t>(sizeof(float));
-  return static_cast<std::int32_t>(
-      std::clamp<std::int64_t>(kPromptLogitsBytes / row_bytes, 1, info.chunk_tokens));
+  const std::uint64_t row_bytes =
+      kPromptLogitsCopies * static_cast<std::uint64_t>(info.vocab) * sizeof(float);
+  const std::uint64_t rows = std::min(kPromptLogitsBytes, model_.kept_budget()) / row_bytes;
+  const auto tokens = static_cast<std::int32_t>(
+      std::clamp<std::uint64_t>(rows, 1, static_cast<std::uint64_t>(info.chunk_tokens)));
+  cache_.make_room(static_cast<std::uint64_t>(tokens) * row_bytes, true);
+  return tokens;
 }
 
 // Runs one sweep to its end and commits it.
@@ -133,6 +139,7 @@ void Run::prefill() {
 // The lengths in (begin, end] whose states the cache has room for and does not hold: behind the
 // tools, behind the leading messages, the whole prompt.
 std::vector<std::int64_t> Run::lengths_to_keep(std::int64_t begin, std::int64_t end) {
+  if (request_.prompt_logits) return {};  // they take the room
   const ModelInfo& info = model_.info();
   std::vector<std::int64_t> lengths;
   for (const std::int64_t length :

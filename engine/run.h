@@ -38,7 +38,7 @@ class Run {
   void keep_reached(Sweep& done, std::span<const std::int64_t> lengths);
   void keep_sequence();
   bool is_stop(Token id) const;
-  std::int32_t chunk() const;
+  std::int32_t chunk();
   void finish(FinishReason reason);
   void end_phase(PhaseProfile* phase, std::int64_t tokens);
 

@@ -39,15 +39,18 @@ KimiParts::KimiParts(KimiFiles opened, const KimiOptions& options, const StopFla
       look_ahead(files.config.layers, options.look_ahead) {}
 
 std::uint64_t scratch_bytes_fixed(const ModelConfig& config) {
-  // One tile in its widest phase, beside the layer's input and output rows.
+  const std::size_t per_thread = 64UL << 10U;
+  return size(config.vocab) * sizeof(float) + per_thread * 64;
+}
+
+// A tile in its widest phase, beside the layer's input and output rows.
+std::uint64_t tile_bytes_per_token(const ModelConfig& config) {
   const std::size_t phase = std::max(
       {kda_tile_floats(config.kda, config.hidden), mla_tile_floats(config.mla, config.hidden),
        ffn_tile_floats(config.hidden, config.dense_intermediate),
        ffn_tile_floats(config.hidden, config.moe.shared_intermediate),
        ffn_tile_floats(config.expert_input(), config.moe.intermediate) + size(config.moe.experts)});
-  const std::size_t row = phase + 4 * size(config.hidden);
-  const std::size_t per_thread = 64UL << 10U;
-  return (size(kTileTokens) * row + size(config.vocab)) * sizeof(float) + per_thread * 64;
+  return (phase + 4 * size(config.hidden)) * sizeof(float);
 }
 
 std::uint64_t scratch_bytes_per_token(const ModelConfig& config) {

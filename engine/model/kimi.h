@@ -83,9 +83,10 @@ struct KimiParts {
   LookAhead look_ahead;
 };
 
-// Scratch of a sweep, in bytes: whatever its length, and per token.
+// Scratch of a sweep, in bytes: whatever its length, per token, and more per token of a tile.
 std::uint64_t scratch_bytes_fixed(const ModelConfig& config);
 std::uint64_t scratch_bytes_per_token(const ModelConfig& config);
+std::uint64_t tile_bytes_per_token(const ModelConfig& config);
 
 std::unique_ptr<Sweep> begin_kimi_sweep(KimiParts& parts, std::vector<Slice> slices,
                                         const SweepOptions& options);

@@ -12,6 +12,7 @@
 #include "engine/base/system_memory.h"
 #include "engine/model/checkpoint_layout.h"
 #include "engine/model/kimi.h"
+#include "engine/model/moe.h"
 #include "engine/model/spine_sidecar.h"
 #include "engine/weights/sidecar.h"
 
@@ -20,7 +21,7 @@ namespace {
 
 // Program, allocator and thread stacks; measured at some 20 MB, rounded up for what malloc keeps.
 constexpr std::uint64_t kProcessBytes = 48'000'000;
-constexpr std::uint64_t kIndexBytesPerExpert = 128;
+constexpr std::uint64_t kIndexBytesPerExpert = 272;  // six tensors of 32, and where its bytes lie
 constexpr std::int64_t kDefaultContext = 32'768;
 constexpr int kMaxThreads = 1024;
 
@@ -127,6 +128,8 @@ MemoryNeeds needs_of(const KimiFiles& files, std::int64_t context) {
   needs.latent_bytes_per_token = shape.mla_layers * shape.cache_width * sizeof(float);
   needs.scratch_bytes_fixed = scratch_bytes_fixed(config);
   needs.scratch_bytes_per_token = scratch_bytes_per_token(config);
+  needs.tile_bytes_per_token = tile_bytes_per_token(config);
+  needs.tile_tokens = kTileTokens;
   needs.process_bytes = kProcessBytes + experts * kIndexBytesPerExpert;
   needs.kept_state_bytes = shape.kda_bytes() +
                            static_cast<std::uint64_t>(config.vocab) * sizeof(float) +

@@ -25,13 +25,10 @@ std::byte* Scratch::take_bytes(std::size_t bytes) {
   }
   std::byte* memory = blocks_[block_].data() + used_;
   used_ += bytes;
+  std::size_t taken = used_;
+  for (std::size_t i = 0; i < block_; ++i) taken += blocks_[i].size();
+  peak_ = std::max(peak_, taken);
   return memory;
-}
-
-std::size_t Scratch::reserved_bytes() const {
-  std::size_t sum = 0;
-  for (const Buffer& block : blocks_) sum += block.size();
-  return sum;
 }
 
 }  // namespace penstock

@@ -40,7 +40,7 @@ class Scratch {
   }
   float* floats(std::size_t count) { return take<float>(count); }
 
-  std::size_t reserved_bytes() const;  // so far
+  std::size_t peak_bytes() const { return peak_; }  // the most that was taken at a time, so far
 
  private:
   std::byte* take_bytes(std::size_t bytes);
@@ -48,6 +48,7 @@ class Scratch {
   std::vector<Buffer> blocks_;
   std::size_t block_ = 0;  // in use
   std::size_t used_ = 0;   // of that block
+  std::size_t peak_ = 0;
 };
 
 }  // namespace penstock

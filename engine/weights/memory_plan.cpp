@@ -28,8 +28,21 @@ std::uint64_t positive(std::int64_t n) {
 }
 
 std::uint64_t scratch_bytes(const MemoryNeeds& needs, std::int32_t chunk_tokens) {
+  const std::uint64_t tile =
+      multiply(needs.tile_bytes_per_token, positive(std::min(chunk_tokens, needs.tile_tokens)));
   return add(needs.scratch_bytes_fixed,
-             multiply(needs.scratch_bytes_per_token, positive(chunk_tokens)));
+             add(tile, multiply(needs.scratch_bytes_per_token, positive(chunk_tokens))));
+}
+
+// The longest sweep, at least one token, whose scratch takes no more than `bytes`.
+std::int32_t longest_sweep(const MemoryNeeds& needs, std::uint64_t bytes) {
+  std::int32_t fits = 1;
+  std::int32_t too_long = kMaxSweepTokens + 1;
+  while (too_long - fits > 1) {
+    const std::int32_t middle = fits + (too_long - fits) / 2;
+    (scratch_bytes(needs, middle) <= bytes ? fits : too_long) = middle;
+  }
+  return fits;
 }
 
 struct Term {
@@ -90,9 +103,7 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const MemoryOptions& options) {
   if (!plan.fits) return plan;
   if (!chunk_given) {
     const std::uint64_t quarter = (plan.budget_bytes - plan.floor_bytes) / 4;
-    const std::uint64_t per_token = std::max<std::uint64_t>(needs.scratch_bytes_per_token, 1);
-    const std::uint64_t more = std::min<std::uint64_t>(quarter / per_token, kMaxSweepTokens - 1);
-    set_chunk(needs, static_cast<std::int32_t>(more + 1), plan);
+    set_chunk(needs, longest_sweep(needs, plan.scratch_bytes + quarter), plan);
   }
   plan.kept_bytes = std::min((plan.budget_bytes - sum(plan)) / 4,
                              multiply(needs.kept_state_bytes, kMaxKeptStates));

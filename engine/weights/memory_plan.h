@@ -17,6 +17,8 @@ struct MemoryNeeds {
   std::uint64_t latent_bytes_per_token = 0;   // MLA cache
   std::uint64_t scratch_bytes_fixed = 0;      // a sweep, whatever its length
   std::uint64_t scratch_bytes_per_token = 0;
+  std::uint64_t tile_bytes_per_token = 0;  // more scratch, for the first tile_tokens of a sweep
+  std::int32_t tile_tokens = 0;
   std::uint64_t process_bytes = 0;     // program, index, threads
   std::uint64_t kept_state_bytes = 0;  // one kept state, whole context
   std::uint64_t expert_slot_bytes = 0;

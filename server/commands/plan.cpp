@@ -69,6 +69,7 @@ nlohmann::ordered_json plan_json(const ModelPlan& plan) {
   memory["latent_bytes"] = plan.memory.latent_bytes;
   memory["scratch_bytes"] = plan.memory.scratch_bytes;
   memory["process_bytes"] = plan.memory.process_bytes;
+  memory["kept_bytes"] = plan.memory.kept_bytes;
   memory["expert_slots"] = plan.memory.expert_slots;
   memory["expert_bytes"] = plan.memory.expert_bytes;
   memory["chunk_tokens"] = plan.memory.chunk_tokens;

@@ -52,6 +52,7 @@ class EngineTest : public ::testing::Test {
     std::vector<Token> ids;
     std::optional<DoneEvent> done;
     std::vector<float> prompt_logits;
+    std::size_t most_logits = 0;  // that came at a time
     std::vector<float> layer_outputs;
     std::int64_t prefill_events = 0;
   };
@@ -64,6 +65,7 @@ class EngineTest : public ::testing::Test {
       if (const auto* logits = std::get_if<PromptLogitsEvent>(&*event)) {
         outcome.prompt_logits.insert(outcome.prompt_logits.end(), logits->logits.begin(),
                                      logits->logits.end());
+        outcome.most_logits = std::max(outcome.most_logits, logits->logits.size());
       }
       if (const auto* layers = std::get_if<LayerOutputsEvent>(&*event)) {
         outcome.layer_outputs = layers->outputs;
@@ -144,7 +146,23 @@ TEST_F(EngineTest, GivesPromptLogitsAndLayers) {
   Generation generation = engine.submit(std::move(wanted));
   const Outcome outcome = collect(generation);
   expect_same_bits(outcome.prompt_logits, whole, "prompt logits");
+  EXPECT_EQ(outcome.most_logits, 5U * static_cast<std::size_t>(model->info().vocab));
   EXPECT_EQ(outcome.layer_outputs.size(), 7U * 128U);
+}
+
+TEST_F(EngineTest, PromptLogitsTakeNoMoreThanThePlanLeaves) {
+  EngineOptions tight = options();
+  tight.model.memory.chunk_tokens = 5;
+  tight.model.memory.budget_bytes = plan_model(tight.model).memory.floor_bytes;
+  Engine engine(tight);
+  GenerationRequest wanted = request(1);
+  wanted.prompt_logits = true;
+  const auto model = load_model(oracle_options("k3-a"));
+  const auto whole = run_prompt(*model, wanted.prompt, wanted.prompt.size());
+  Generation generation = engine.submit(std::move(wanted));
+  const Outcome outcome = collect(generation);
+  expect_same_bits(outcome.prompt_logits, whole, "prompt logits");
+  EXPECT_EQ(outcome.most_logits, static_cast<std::size_t>(model->info().vocab));
 }
 
 TEST_F(EngineTest, ClampsMaxTokensToTheContext) {

@@ -70,6 +70,23 @@ TEST(MemoryPlan, SweepTakesAQuarterOfTheRestAndSlotsTheRemainder) {
   EXPECT_GT(sum(plan) + needs.expert_slot_bytes, plan.budget_bytes);
 }
 
+TEST(MemoryPlan, TheFirstTileOfASweepTakesMore) {
+  MemoryNeeds needs = k3_needs();
+  needs.spine_segments = {};
+  needs.tile_bytes_per_token = 600'000;
+  needs.tile_tokens = 256;
+  const auto plan = [&](std::uint64_t extra) {
+    const std::uint64_t floor = plan_memory(needs, {.budget_bytes = 200 * kGb}).floor_bytes;
+    return plan_memory(needs, {.budget_bytes = floor + 4 * extra});
+  };
+  const std::uint64_t both = needs.scratch_bytes_per_token + needs.tile_bytes_per_token;
+  EXPECT_EQ(plan(0).scratch_bytes, needs.scratch_bytes_fixed + both);
+  EXPECT_EQ(plan(99 * both).chunk_tokens, 100);
+  EXPECT_EQ(plan(99 * both - 1).chunk_tokens, 99);
+  EXPECT_EQ(plan(255 * both + 44 * needs.scratch_bytes_per_token).chunk_tokens, 300);
+  EXPECT_EQ(plan(255 * both + 44 * needs.scratch_bytes_per_token - 1).chunk_tokens, 299);
+}
+
 TEST(MemoryPlan, KeptStatesTakeSpareMemoryOnly) {
   MemoryNeeds needs = k3_needs();
   needs.kept_state_bytes = 1000;
