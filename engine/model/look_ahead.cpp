@@ -10,7 +10,8 @@ constexpr double kLeastRecall = 0.3;  // a miss costs the drive as much as a hit
 constexpr double kLeastIdle = 0.05;
 constexpr double kMemory = 0.9;               // of the running averages, per token
 constexpr std::int64_t kTokensPerTrial = 16;  // a layer that does not pay is measured that often
-constexpr std::size_t kMostReads = 6;         // the best of the prediction
+constexpr std::size_t kFewReads = 6;          // the best of a prediction that is often wrong
+constexpr double kGoodRecall = 0.75;          // from here on all of it
 
 }  // namespace
 
@@ -33,8 +34,9 @@ bool LookAhead::wants(std::int32_t layer) const {
 std::span<const std::int32_t> LookAhead::predict(std::int32_t layer,
                                                  std::span<const std::int32_t> experts) {
   Layer& at = layers_[static_cast<std::size_t>(layer)];
-  at.predicted.assign(experts.begin(), experts.begin() + static_cast<std::ptrdiff_t>(
-                                                             std::min(experts.size(), kMostReads)));
+  const std::size_t most = at.recall >= kGoodRecall ? experts.size() : kFewReads;
+  const auto count = static_cast<std::ptrdiff_t>(std::min(experts.size(), most));
+  at.predicted.assign(experts.begin(), experts.begin() + count);
   return at.recall >= kLeastRecall ? std::span<const std::int32_t>(at.predicted)
                                    : std::span<const std::int32_t>();
 }

@@ -46,6 +46,16 @@ TEST(LookAhead, ReadsTheBestOfAGoodPrediction) {
   EXPECT_EQ(ahead.predict(1, Ids{1, 2, 3, 4, 5, 6, 7, 8}).size(), 6U);
 }
 
+TEST(LookAhead, ReadsAllOfAPredictionThatIsMostlyRight) {
+  LookAhead ahead(3, true);
+  const Ids all{1, 2, 3, 4, 5, 6, 7, 8};
+  for (int i = 0; i < 60; ++i) {
+    ahead.predict(1, all);
+    ahead.settle(1, all);
+  }
+  EXPECT_EQ(ahead.predict(1, all).size(), all.size());
+}
+
 TEST(LookAhead, MeasuresEachLayerByItself) {
   LookAhead ahead(3, true);
   for (int i = 0; i < 60; ++i) {
