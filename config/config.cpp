@@ -250,8 +250,7 @@ constexpr std::array kSettings = {
             "Routed experts kept in memory (default: 0, what memory allows)", kEngineSettings,
             set_expert_slots},
     Setting{"spine", "PENSTOCK_SPINE", "FORMAT",
-            "What the spine is read from: bf16 (as published), bf12 (same answers), int8 (other "
-            "answers) (default: auto, bf12 where penstock convert has made it)",
+            "Spine in bf16, bf12 (same answers) or int8 (others) (default: auto, bf12 if there)",
             kEngineSettings, set_spine},
     Setting{"no-look-ahead", "PENSTOCK_NO_LOOK_AHEAD", nullptr,
             "Read no experts before their layer asks for them", kEngineSettings, set_no_look_ahead},

@@ -273,13 +273,25 @@ class Bench(EndToEnd):
         folder.mkdir()
         rate = json.loads(self.bench("--dir", folder, "--json").stdout)
         self.assertEqual(list(rate),
-                         ["record_bytes", "file_system", "depths", "gb_per_s", "depth"])
+                         ["record_bytes", "file_system", "depths", "gb_per_s", "depth",
+                          "ram_gb_per_s", "seconds_per_token"])
         self.assertEqual(rate["record_bytes"], 65536)
         self.assertEqual([row["depth"] for row in rate["depths"]], [1, 2, 4, 8, 16])
         best = max(rate["depths"], key=lambda row: row["gb_per_s"])
         self.assertEqual((rate["depth"], rate["gb_per_s"]), (best["depth"], best["gb_per_s"]))
         self.assertGreater(rate["gb_per_s"], 0)
         self.assertEqual(list(folder.iterdir()), [])
+        for rows in rate["seconds_per_token"].values():
+            for spine in ("bf16", "bf12", "int8"):
+                seconds = [row[spine] for row in rows]
+                self.assertEqual(seconds, sorted(seconds, reverse=True))
+            for row in rows:
+                self.assertGreater(row["bf16"], row["bf12"])
+                self.assertGreater(row["bf12"], row["int8"])
+        # With little memory the drive is nearly all: 137.8 GB a token, less what is pinned.
+        first = rate["seconds_per_token"]["kimi-k3"][0]
+        self.assertEqual(first["ram_gb"], 8)
+        self.assertAlmostEqual(first["bf16"] * rate["gb_per_s"] / 137.8, 1, delta=0.03)
 
     def test_files_that_are_too_small_or_have_holes_are_named(self):
         model = self.penstock.home / "model"
@@ -292,7 +304,7 @@ class Bench(EndToEnd):
             done = self.bench("--model", model)
             self.assertIn(says, done.stderr)
             self.assertIn("writing a scratch file", done.stderr)
-            self.assertRegex(done.stdout, r"best: \d+\.\d\d GB/s with \d+ in flight\n\Z")
+            self.assertRegex(done.stdout, r"\nbest: \d+\.\d\d GB/s with \d+ in flight\n")
         self.assertEqual(list(model.iterdir()), [shard])
 
     def test_usage(self):
