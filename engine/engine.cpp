@@ -53,6 +53,7 @@ struct Engine::Shared {
   void serve();
   std::shared_ptr<GenerationChannel> take();
   void run_one(GenerationChannel& generation);
+  bool look_after_memory();
   void follow_memory();
   void fail_waiting();
   void tell_positions();
@@ -79,8 +80,7 @@ std::shared_ptr<GenerationChannel> Engine::Shared::take() {
   running.reset();
   while (!ending && waiting.empty()) {
     lock.unlock();
-    follow_memory();
-    const bool more = model->upkeep();
+    const bool more = look_after_memory();
     lock.lock();
     // With upkeep or a watcher there is something to look after from time to time.
     const auto pause = more ? kUpkeepPause : kIdlePause;
@@ -100,11 +100,12 @@ void Engine::Shared::tell_positions() {
 }
 
 void Engine::Shared::run_one(GenerationChannel& generation) {
-  Run run(
-      *model, cache, generation, [this] { follow_memory(); }, on_profile != nullptr);
+  std::optional<Run> run;
   try {
     if (generation.stop.stop_requested()) throw Error(ErrorCode::cancelled, "cancelled");
-    run.run();
+    run.emplace(
+        *model, cache, generation, [this] { follow_memory(); }, on_profile != nullptr);
+    run->run();
   } catch (const std::bad_alloc&) {
     generation.fail(std::make_exception_ptr(
         Error(ErrorCode::memory, "out of memory while computing: lower --ram or --context")));
@@ -112,7 +113,17 @@ void Engine::Shared::run_one(GenerationChannel& generation) {
     const std::lock_guard lock(mutex);
     generation.fail(ending ? shutdown_error() : std::current_exception());
   }
-  if (on_profile) on_profile(run.profile());
+  if (on_profile && run) on_profile(run->profile());
+}
+
+// What is done while nobody asks for anything. Returns whether there is more of it soon.
+bool Engine::Shared::look_after_memory() {
+  try {
+    follow_memory();
+    return model->upkeep();
+  } catch (const std::exception&) {
+    return false;  // the request that needs the memory meets the same trouble and reports it
+  }
 }
 
 // Lets the model follow what the machine has left.
