@@ -13,13 +13,10 @@
 #include "engine/model/kda.h"
 #include "engine/model/mla.h"
 #include "engine/model/moe.h"
+#include "engine/weights/sidecar.h"
 
 namespace penstock {
 namespace {
-
-// Of the published spine, about what a sidecar's takes.
-constexpr double kBf12Share = 0.757;
-constexpr double kInt8Share = 0.51;
 
 // In flight while the engine computes. On a virtual disk and two cores, Kimi-Linear's spine
 // streamed: 8 MiB gave 1.8 GB/s, 32 MiB 2.3 to 2.4, what the drive gives an idle machine is 2.5.
@@ -121,30 +118,24 @@ void KimiModel::note_streaming(double drive_gb_per_s) {
                 "every token streams %.1f GB of the spine, %.1f s; penstock convert --spine bf12 "
                 "would save %.1f s of them and change nothing else, --spine int8 would save %.1f s "
                 "and change some answers",
-                now, now / drive_gb_per_s, (now - streamed(kBf12Share)) / drive_gb_per_s,
-                (now - streamed(kInt8Share)) / drive_gb_per_s);
+                now, now / drive_gb_per_s, (now - streamed(kBf12SpineShare)) / drive_gb_per_s,
+                (now - streamed(kInt8SpineShare)) / drive_gb_per_s);
   info_.notes.emplace_back(text.data());
 }
 
 ModelStats KimiModel::stats() const {
   const ExpertCacheStats& experts = parts_.cache.stats();
   const ReadQueueStats drive = parts_.queue.stats();
-  const PhaseTimes& times = parts_.times;
-  return {.expert_reads = experts.reads,
-          .expert_hits = experts.hits,
-          .expert_bytes = experts.bytes,
-          .spine_bytes = parts_.spine.bytes_read() + parts_.embedding.bytes_read(),
-          .drive_bytes = drive.drive_bytes,
-          .ahead_reads = experts.ahead,
-          .ahead_hits = experts.ahead_used,
-          .drive_busy_s = drive.busy_s,
-          .step_s = times.step_s,
-          .spine_wait_s = times.spine_wait_s,
-          .expert_wait_s = times.expert_wait_s,
-          .expert_compute_s = times.expert_compute_s,
-          .kda_s = times.kda_s,
-          .mla_s = times.mla_s,
-          .head_s = times.head_s};
+  ModelStats stats = parts_.times;
+  stats.expert_reads = experts.reads;
+  stats.expert_hits = experts.hits;
+  stats.expert_bytes = experts.bytes;
+  stats.spine_bytes = parts_.spine.bytes_read() + parts_.embedding.bytes_read();
+  stats.drive_bytes = drive.drive_bytes;
+  stats.ahead_reads = experts.ahead;
+  stats.ahead_hits = experts.ahead_used;
+  stats.drive_busy_s = drive.busy_s;
+  return stats;
 }
 
 ModelMemory KimiModel::memory() const {

@@ -52,17 +52,6 @@ struct KimiOptions {
   ReadBackendChoice read_backend;
 };
 
-// Seconds of the engine thread, as in ModelStats.
-struct PhaseTimes {
-  double step_s = 0;
-  double spine_wait_s = 0;
-  double expert_wait_s = 0;
-  double expert_compute_s = 0;
-  double kda_s = 0;
-  double mla_s = 0;
-  double head_s = 0;
-};
-
 // Everything a sweep works with. Spine and cache end their reads before they die.
 struct KimiParts {
   KimiParts(KimiFiles opened, const KimiOptions& options, const StopFlag* stop);
@@ -79,7 +68,7 @@ struct KimiParts {
   Scratch scratch;
   SpineStore spine;
   ExpertCache cache;
-  PhaseTimes times;
+  ModelStats times;  // the seconds of the engine thread alone
   LookAhead look_ahead;
 };
 

@@ -19,6 +19,10 @@
 
 namespace penstock {
 
+// Bytes of a Kimi spine over those as published, about.
+inline constexpr double kBf12SpineShare = 0.76;
+inline constexpr double kInt8SpineShare = 0.516;
+
 // A matrix that the sidecar holds: BF16 in the checkpoint (for int8_rows F32 as well).
 struct SidecarMatrix {
   std::string name;  // of the published tensor

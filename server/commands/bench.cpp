@@ -27,6 +27,7 @@
 #include "engine/io/scratch_file.h"
 #include "engine/model/load_model.h"
 #include "engine/weights/memory_plan.h"
+#include "engine/weights/sidecar.h"
 #include "server/commands/command.h"
 #include "server/commands/output.h"
 #include "server/commands/prediction.h"
@@ -104,7 +105,8 @@ struct SpineRow {
   const char* name;
   double share;  // of the published bytes
 };
-constexpr std::array<SpineRow, 3> kSpines = {{{"bf16", 1}, {"bf12", 0.757}, {"int8", 0.51}}};
+constexpr std::array<SpineRow, 3> kSpines = {
+    {{"bf16", 1}, {"bf12", kBf12SpineShare}, {"int8", kInt8SpineShare}}};
 
 // Seconds per token of a known model for each RAM size, with three quarters of it as budget.
 nlohmann::ordered_json prediction_json(const Config& config, const char* name,
