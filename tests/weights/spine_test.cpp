@@ -174,7 +174,7 @@ TEST(Spine, StopsWhileAReadHangsAndGoesOnAfterwards) {
       spine.faulty->wait_for_hanging(1);
       stop.request_stop();
     });
-    spine.expect_bytes(store.acquire(0, &stop), 0);
+    spine.expect_bytes(store.acquire(0, nullptr), 0);
     try {
       store.acquire(1, &stop);
       FAIL();
