@@ -238,15 +238,21 @@ void ReadQueue::wait(ReadId id, const StopFlag* stop) {
 }
 
 void ReadQueue::promote(ReadId id, ReadPriority priority) {
-  const std::lock_guard lock(shared_->mutex);
-  shared_->schedule.promote(shared_->find(id), priority);
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->schedule.promote(shared_->find(id), priority);
+  }
+  shared_->backend->wake();  // more of it may start now
 }
 
 void ReadQueue::cancel(ReadId id) {
-  const std::lock_guard lock(shared_->mutex);
-  Read& read = shared_->find(id);
-  shared_->schedule.drop(read);
-  read.cancelled = true;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    Read& read = shared_->find(id);
+    shared_->schedule.drop(read);
+    read.cancelled = true;
+  }
+  shared_->backend->wake();  // others may start now
 }
 
 const char* ReadQueue::backend_name() const {

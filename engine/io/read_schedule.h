@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which piece goes to which drive next: the most urgent priority first, the oldest within it, at
-// most `depth` in flight on each drive, so that a slow drive holds up no other. Not thread-safe:
-// the queue's lock guards it.
+// most `depth` in flight on each drive, so that a slow drive holds up no other. A drive shares its
+// rate among all that is in flight: beside more urgent pieces a piece starts only when they are so
+// few that the drive would soon run dry. Not thread-safe: the queue's lock guards it.
 #pragma once
 
 #include <array>
@@ -56,7 +57,7 @@ class ReadSchedule {
  private:
   struct Drive {
     std::uint64_t id;
-    int in_flight = 0;
+    std::vector<const ScheduledRead*> in_flight;  // one entry per piece
     std::uint64_t bytes_in_flight = 0;
   };
   struct Extent {  // an op of which `begun_bytes` (widened) were started
@@ -72,8 +73,8 @@ class ReadSchedule {
 
   std::size_t drive_of(const ByteSource& source);
   std::size_t lane_of(const ByteSource& source);
-  std::optional<std::size_t> free_replica(const Lane& lane) const;
-  bool has_room(std::size_t drive) const { return drives_[drive].in_flight < depth_; }
+  std::optional<std::size_t> free_replica(const Lane& lane, ReadPriority priority) const;
+  bool has_room(const Drive& drive, ReadPriority priority) const;
   ReadPiece cut(std::size_t lane, std::deque<Extent>& waiting, std::size_t replica);
   ReadPiece begin(ReadPiece piece);
   void leave_drive(const ReadPiece& piece);

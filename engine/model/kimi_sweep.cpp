@@ -2,7 +2,6 @@
 //
 // The forward pass (spec: model.md sections 4 to 6).
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <iterator>
 #include <utility>
@@ -141,8 +140,7 @@ bool KimiSweep::step() {
   if (steps_done_ == steps_total()) return false;
   const Timed timed(&parts_.times.step_s);
   if (steps_done_ == 0) {
-    const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
-    parts_.look_ahead.begin_token(now.count(), parts_.queue.stats().busy_s);
+    parts_.look_ahead.begin_token();
     for_each_tile([&](const Tile& tile) { embed(tile); });
   }
   if (steps_done_ < config_.layers) {

@@ -6,8 +6,7 @@
 namespace penstock {
 namespace {
 
-constexpr double kLeastRecall = 0.3;  // a miss costs the drive as much as a hit saves
-constexpr double kLeastIdle = 0.05;
+constexpr double kLeastRecall = 0.3;          // a miss costs the drive as much as a hit saves
 constexpr double kMemory = 0.9;               // of the running averages, per token
 constexpr std::int64_t kTokensPerTrial = 16;  // a layer that does not pay is measured that often
 constexpr std::size_t kFewReads = 6;          // the best of a prediction that is often wrong
@@ -15,20 +14,8 @@ constexpr double kGoodRecall = 0.75;          // from here on all of it
 
 }  // namespace
 
-void LookAhead::begin_token(double now_s, double busy_s) {
-  const double passed = now_s - last_now_s_;
-  if (tokens_ > 0 && passed > 0) {
-    const double idle = std::clamp(1 - (busy_s - last_busy_s_) / passed, 0.0, 1.0);
-    idle_share_ = kMemory * idle_share_ + (1 - kMemory) * idle;
-  }
-  last_now_s_ = now_s;
-  last_busy_s_ = busy_s;
-  ++tokens_;
-}
-
 bool LookAhead::wants(std::int32_t layer) const {
-  if (!enabled_ || idle_share_ < kLeastIdle) return false;
-  return recall(layer) >= kLeastRecall || tokens_ % kTokensPerTrial == 0;
+  return enabled_ && (recall(layer) >= kLeastRecall || tokens_ % kTokensPerTrial == 0);
 }
 
 std::span<const std::int32_t> LookAhead::predict(std::int32_t layer,

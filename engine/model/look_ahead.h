@@ -2,7 +2,8 @@
 //
 // Which experts the next layer may want, and whether it pays to read them before it says so. Its
 // router sees the present layer's state; how often that is right differs from layer to layer and is
-// measured. Reading ahead pays only where the drive would idle. One owner thread.
+// measured. Whether the drive has time for it the read queue sees: reads ahead start when little
+// else is in flight. One owner thread.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +16,12 @@ class LookAhead {
  public:
   LookAhead(std::int32_t layers, bool enabled) : enabled_(enabled), layers_(layers_of(layers)) {}
 
-  // At the start of a token's sweep: seconds since some past moment, and how many of them the drive
-  // was busy.
-  void begin_token(double now_s, double busy_s);
+  void begin_token() { ++tokens_; }
 
   // Whether to predict for a layer, be it to read or only to see how well it would go.
   bool wants(std::int32_t layer) const;
-  // Notes what is predicted, best first, and returns those that are worth reading, none when
-  // reading does not pay.
+  // Notes what is predicted, best first, and returns those that are worth reading, none when too
+  // few would be wanted.
   std::span<const std::int32_t> predict(std::int32_t layer, std::span<const std::int32_t> experts);
   // What the layer's router has chosen.
   void settle(std::int32_t layer, std::span<const std::int32_t> experts);
@@ -40,9 +39,6 @@ class LookAhead {
 
   bool enabled_;
   std::vector<Layer> layers_;
-  double idle_share_ = 0;  // of the drive's time
-  double last_now_s_ = 0;
-  double last_busy_s_ = 0;
   std::int64_t tokens_ = 0;
 };
 

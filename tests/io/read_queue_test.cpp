@@ -202,6 +202,33 @@ TEST_P(ReadQueueTest, GoesByPriorityThenAge) {
   EXPECT_EQ(pages, (std::vector<std::uint64_t>{0, 12, 13, 10, 11, 30, 31, 20, 21, 50, 51, 40, 41}));
 }
 
+TEST_P(ReadQueueTest, LessUrgentReadsJoinWhenFewPiecesAreInFlight) {
+  Fixture f(64 * kPiece);
+  ReadQueue queue(with_backend({.depth = 8, .piece_bytes = kPiece}));
+  f.source.hang();
+  const ReadId demand = submit(queue, f.op(0, 3 * kPiece));
+  f.source.wait_for_hanging(3);
+  const ReadId ahead = submit(queue, f.op(20 * kPiece, 20 * kPiece), ReadPriority::look_ahead);
+  f.source.release(2);
+  while (f.source.calls() < 4) std::this_thread::yield();
+  EXPECT_EQ(f.source.max_concurrent(), 3);
+  f.source.release();
+  for (const ReadId id : {demand, ahead}) queue.wait(id, nullptr);
+}
+
+TEST_P(ReadQueueTest, ACancelledReadThatHangsHoldsUpNoOther) {
+  Fixture f(64 * kPiece);
+  ReadQueue queue(with_backend({.depth = 4, .piece_bytes = kPiece}));
+  f.source.hang();
+  const ReadId demand = submit(queue, f.op(0, 2 * kPiece));
+  f.source.wait_for_hanging(2);
+  const ReadId ahead = submit(queue, f.op(20 * kPiece, 2 * kPiece), ReadPriority::look_ahead);
+  queue.cancel(demand);
+  f.source.wait_for_hanging(4);
+  f.source.release();
+  for (const ReadId id : {demand, ahead}) queue.wait(id, nullptr);
+}
+
 TEST_P(ReadQueueTest, CancelDropsWhatHasNotStarted) {
   Fixture f(1 << 20);
   ReadQueue queue(with_backend({.depth = 2, .piece_bytes = kPiece}));
