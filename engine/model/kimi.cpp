@@ -39,6 +39,11 @@ KimiParts::KimiParts(KimiFiles opened, const KimiOptions& options, const StopFla
       cache(*files.experts, queue, warmer, static_cast<std::int32_t>(options.plan.expert_slots)),
       look_ahead(files.config.layers, options.look_ahead) {}
 
+// The KDA state and the last logits.
+std::uint64_t kept_state_bytes(const ModelConfig& config) {
+  return StateShape(config).kda_bytes() + size(config.vocab) * sizeof(float);
+}
+
 std::uint64_t scratch_bytes_fixed(const ModelConfig& config) {
   const std::size_t per_thread = 64UL << 10U;
   return size(config.vocab) * sizeof(float) + per_thread * 64;
@@ -71,7 +76,7 @@ KimiModel::KimiModel(KimiFiles files, KimiOptions options, const StopFlag* stop)
            .max_context = options_.memory.context_tokens,
            .stop_ids = config.stop_ids,
            .chunk_tokens = options_.plan.chunk_tokens,
-           .kept_state_bytes = parts_.state_shape.kda_bytes() + size(config.vocab) * sizeof(float),
+           .kept_state_bytes = penstock::kept_state_bytes(config),
            .latent_bytes_per_token = parts_.state_shape.block_bytes() / kAttentionBlock,
            .budget_bytes = options_.memory.budget_bytes,
            .spine = parts_.files.spine_format,

@@ -72,6 +72,9 @@ struct KimiParts {
   LookAhead look_ahead;
 };
 
+// What a kept state takes beside its latents, in bytes.
+std::uint64_t kept_state_bytes(const ModelConfig& config);
+
 // Scratch of a sweep, in bytes: whatever its length, per token, and more per token of a tile.
 std::uint64_t scratch_bytes_fixed(const ModelConfig& config);
 std::uint64_t scratch_bytes_per_token(const ModelConfig& config);

@@ -116,7 +116,7 @@ KimiFiles open_files(const ModelOptions& options) {
   return files;
 }
 
-MemoryNeeds needs_of(const KimiFiles& files, std::int64_t context) {
+MemoryNeeds needs_of(const KimiFiles& files) {
   const ModelConfig& config = files.config;
   const StateShape shape(config);
   const auto experts = static_cast<std::uint64_t>(config.moe_layers()) *
@@ -131,9 +131,7 @@ MemoryNeeds needs_of(const KimiFiles& files, std::int64_t context) {
   needs.tile_bytes_per_token = tile_bytes_per_token(config);
   needs.tile_tokens = kTileTokens;
   needs.process_bytes = kProcessBytes + experts * kIndexBytesPerExpert;
-  needs.kept_state_bytes = shape.kda_bytes() +
-                           static_cast<std::uint64_t>(config.vocab) * sizeof(float) +
-                           static_cast<std::uint64_t>(context) * needs.latent_bytes_per_token;
+  needs.kept_state_bytes = kept_state_bytes(config);
   needs.expert_slot_bytes = files.experts->slot_bytes();
   needs.top_k = config.moe.top_k;
   needs.total_experts = static_cast<std::int64_t>(experts);
@@ -171,7 +169,7 @@ std::unique_ptr<Model> load_model(const ModelOptions& options) {
                   .look_ahead = options.look_ahead,
                   .lock_spine = options.lock_spine,
                   .read_backend = options.read_backend};
-  run.needs = needs_of(files, run.memory.context_tokens);
+  run.needs = needs_of(files);
   run.plan = plan_memory(run.needs, run.memory);
   if (!run.plan.fits) {
     throw Error(ErrorCode::memory, options.dir + ": " + describe_shortage(run.plan));
@@ -200,8 +198,8 @@ ModelPlan plan_model(const ModelOptions& options) {
           .all_expert_bytes = moe_layers * static_cast<std::uint64_t>(config.moe.experts) *
                               files.experts->expert_bytes(),
           .embedding_bytes = embedding.bytes,
-          .memory = plan_memory(needs_of(files, memory.context_tokens), memory),
-          .needs = needs_of(files, memory.context_tokens),
+          .memory = plan_memory(needs_of(files), memory),
+          .needs = needs_of(files),
           .options = memory};
 }
 

@@ -105,8 +105,9 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const MemoryOptions& options) {
     const std::uint64_t quarter = (plan.budget_bytes - plan.floor_bytes) / 4;
     set_chunk(needs, longest_sweep(needs, plan.scratch_bytes + quarter), plan);
   }
-  plan.kept_bytes = std::min((plan.budget_bytes - sum(plan)) / 4,
-                             multiply(needs.kept_state_bytes, kMaxKeptStates));
+  const std::uint64_t chat =
+      add(multiply(needs.kept_state_bytes, kKeptStatesPerChat), plan.latent_bytes);
+  plan.kept_bytes = std::min((plan.budget_bytes - sum(plan)) / 4, multiply(chat, kKeptChats));
   const std::uint64_t for_spine = plan.budget_bytes - (sum(plan) - plan.spine_bytes);
   plan.spine_bytes = plan_pins(needs.spine_segments, for_spine).bytes;
   if (!slots_given && needs.expert_slot_bytes > 0) {

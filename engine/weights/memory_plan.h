@@ -20,7 +20,7 @@ struct MemoryNeeds {
   std::uint64_t tile_bytes_per_token = 0;  // more scratch, for the first tile_tokens of a sweep
   std::int32_t tile_tokens = 0;
   std::uint64_t process_bytes = 0;     // program, index, threads
-  std::uint64_t kept_state_bytes = 0;  // one kept state, whole context
+  std::uint64_t kept_state_bytes = 0;  // one kept state, without its latents
   std::uint64_t expert_slot_bytes = 0;
   std::int32_t top_k = 0;          // routed experts of one token in one layer
   std::int64_t total_experts = 0;  // of all layers
@@ -34,7 +34,10 @@ struct MemoryOptions {
 };
 
 inline constexpr std::int32_t kMaxSweepTokens = 4096;
-inline constexpr std::uint64_t kMaxKeptStates = 8;  // four of the running chat, four of others
+// Kept states that are planned for: tools, system message, prompt and reply of two chats. Those of
+// one chat share its latents.
+inline constexpr std::uint64_t kKeptChats = 2;
+inline constexpr std::uint64_t kKeptStatesPerChat = 4;
 
 struct MemoryPlan {
   std::uint64_t budget_bytes;

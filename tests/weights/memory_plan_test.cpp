@@ -91,7 +91,8 @@ TEST(MemoryPlan, KeptStatesTakeSpareMemoryOnly) {
   MemoryNeeds needs = k3_needs();
   needs.kept_state_bytes = 1000;
   MemoryOptions options{.budget_bytes = UINT64_C(1) << 40U, .context_tokens = 10};
-  EXPECT_EQ(plan_memory(needs, options).kept_bytes, kMaxKeptStates * 1000);
+  EXPECT_EQ(plan_memory(needs, options).kept_bytes,
+            2 * (4 * 1000 + 10 * needs.latent_bytes_per_token));
   options.budget_bytes = plan_memory(needs, options).floor_bytes;
   const MemoryPlan tight = plan_memory(needs, options);
   EXPECT_TRUE(tight.fits);
