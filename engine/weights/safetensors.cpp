@@ -375,12 +375,16 @@ void read_safetensors_header(const ByteSource& source,
   parse_safetensors_header(json, source.name(), file_bytes, visit);
 }
 
-SafetensorsHeader make_safetensors_header(std::vector<LayoutTensor> tensors) {
+void sort_as_published(std::vector<LayoutTensor>& tensors) {
   // The enumerators of the published types are in the order of the files.
   static_assert(TensorType::f32 < TensorType::bf16 && TensorType::bf16 < TensorType::u8);
   std::sort(tensors.begin(), tensors.end(), [](const LayoutTensor& a, const LayoutTensor& b) {
     return std::tie(a.type, a.name) < std::tie(b.type, b.name);
   });
+}
+
+SafetensorsHeader make_safetensors_header(std::vector<LayoutTensor> tensors) {
+  sort_as_published(tensors);
   std::string json = "{";
   std::uint64_t end = 0;
   for (const LayoutTensor& tensor : tensors) {

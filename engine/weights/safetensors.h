@@ -54,8 +54,10 @@ struct SafetensorsHeader {
   std::uint64_t file_bytes;
 };
 
-// The header of such a file as the published ones are written: F32, then BF16, then U8, by name
-// within a type, without metadata.
+// As in the published files: F32, then BF16, then U8, by name within a type.
+void sort_as_published(std::vector<LayoutTensor>& tensors);
+
+// The header of a file of tensors in that order, without metadata.
 SafetensorsHeader make_safetensors_header(std::vector<LayoutTensor> tensors);
 
 }  // namespace penstock

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +17,7 @@
 #include "engine/model/model_config.h"
 #include "engine/weights/memory_plan.h"
 #include "tests/bench/direct_writer.h"
+#include "tests/bench/sparse_checkpoint.h"
 #include "tests/bench/synthetic_config.h"
 #include "tests/bench/synthetic_tensors.h"
 #include "tests/bench/synthetic_values.h"
@@ -31,10 +31,13 @@ constexpr const char* kUsage =
     "make_synthetic kimi-linear|k3-slice OUTDIR [--seed N] [--skew S]\n"
     "               [--experts N] [--vocab N] [--narrow 1|2|4|8] [--layers N]\n"
     "make_synthetic bias OUTDIR [--seed N] [--skew S]\n"
+    "make_synthetic sparse-k3 OUTDIR [--layers N]\n"
     "\n"
     "  kimi-linear  27 layers of 256 experts, experts in MXFP4: 29 GB\n"
     "  k3-slice     three layers of Kimi K3, two of them with 896 experts: 41 GB\n"
     "  bias         writes only the routers' correction biases of a checkpoint anew\n"
+    "  sparse-k3    all of Kimi K3 as published, but holes for weights: 1.56 TB apparent, 130 MB\n"
+    "               on disk\n"
     "  --skew S     popularity of experts falls with rank^-S; 0, the default, is uniform; with "
     "1.2\n"
     "               an LRU cache of 4, 8, 15 and 30 % of Kimi-Linear's experts has the hit rates\n"
@@ -130,12 +133,6 @@ void write_shard(const std::string& dir, const SyntheticShard& shard,
                });
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  if (!file.flush()) throw Error(ErrorCode::io, path + ": cannot be written");
-}
-
 // Counts as free what files of the same names hold now.
 void check_room(const std::string& dir, const std::vector<SyntheticShard>& shards) {
   std::uint64_t needed = kSpareBytes;
@@ -166,8 +163,7 @@ void write_checkpoint(const Options& options, SyntheticModel model) {
     bytes += shard.bytes();
   }
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  write_text(options.dir + "/model.safetensors.index.json", synthetic_index(shards));
-  write_text(options.dir + "/config.json", text);  // last: without it there is no model
+  write_index_and_config(options.dir, shards, text);
   std::printf("%s: %s in %.1f s, %.2f GB/s\n", options.dir.c_str(), format_bytes(bytes).c_str(),
               taken.count(), static_cast<double>(bytes) / taken.count() / 1e9);
 }
@@ -182,6 +178,7 @@ void write_biases(const Options& options) {
 
 void run(const Options& options) {
   if (options.model == "bias") return write_biases(options);
+  if (options.model == "sparse-k3") return write_sparse_k3(options.dir, options.size);
   if (options.model == "kimi-linear") return write_checkpoint(options, SyntheticModel::kimi_linear);
   if (options.model == "k3-slice") return write_checkpoint(options, SyntheticModel::k3_slice);
   fail_usage(options.model + ": no such model");
@@ -192,6 +189,10 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   try {
+    if (argc == 2 && std::string_view(argv[1]) == "--help") {
+      std::puts(penstock::kUsage);
+      return 0;
+    }
     penstock::run(penstock::parse({argv + 1, static_cast<std::size_t>(argc - 1)}));
     return 0;
   } catch (const std::exception& error) {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tensors of a synthetic checkpoint and their shards: one per layer with its experts at the
-// end, one with embedding and head, one with the routers' correction biases, so that a skew of the
-// routing changes one small file. Order and types as published (spec: checkpoint.md section 2.4).
-// Plain functions.
+// The tensors of a synthetic checkpoint and their shards. Names, types, shapes and order are those
+// of checkpoint_layout(), experts always in MXFP4. Plain functions.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +9,7 @@
 #include <vector>
 
 #include "engine/model/model_config.h"
-#include "engine/weights/tensor_index.h"
+#include "engine/weights/safetensors.h"
 
 namespace penstock {
 
@@ -28,14 +26,11 @@ enum class Fill : std::uint8_t {
   scales_of_down,  // ... of w2
 };
 
-struct SyntheticTensor {
-  std::string name;
-  TensorType type;
-  std::vector<std::int64_t> shape;
+struct SyntheticTensor : LayoutTensor {
   Fill fill;
-  std::int32_t log2_std = 0;
+  std::int32_t log2_std;  // of Fill::normal
 
-  std::uint64_t bytes() const;
+  std::uint64_t bytes() const { return tensor_bytes(type, shape); }
 };
 
 struct SyntheticShard {
@@ -46,8 +41,12 @@ struct SyntheticShard {
   std::uint64_t bytes() const;  // of the file
 };
 
-// All shards; the last one has the biases.
+// One shard per layer, one with embedding and head, and one with the routers' correction biases, so
+// that a skew of the routing changes one small file, the last. Vision is left out.
 std::vector<SyntheticShard> synthetic_shards(const ModelConfig& config);
+
+// The shards of the release.
+std::vector<SyntheticShard> published_shards(const ModelConfig& config);
 
 // The text of model.safetensors.index.json.
 std::string synthetic_index(const std::vector<SyntheticShard>& shards);

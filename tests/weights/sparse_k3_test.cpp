@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <string>
@@ -19,6 +18,7 @@
 #include "engine/weights/expert_store.h"
 #include "engine/weights/spine_segments.h"
 #include "engine/weights/tensor_index.h"
+#include "tests/bench/sparse_checkpoint.h"
 #include "tests/support/published_k3.h"
 #include "tests/support/temp_dir.h"
 
@@ -56,7 +56,6 @@ std::uint64_t peak_memory_bytes() {
 
 // Why the sparse model cannot be made here; empty when it can.
 std::string obstacle(const TempDir& dir) {
-  if (std::system("python3 -c '' >/dev/null 2>&1") != 0) return "python3 is missing";
   const std::string path = dir.write("probe", "x");
   std::error_code error;
   fs::resize_file(path, 20'000'000'000, error);
@@ -109,9 +108,7 @@ TEST(SparseK3, LiesWhereItIsPublished) {
   const TempDir dir;
   const std::string why_not = obstacle(dir);
   if (!why_not.empty()) GTEST_SKIP() << why_not;
-  const std::string command =
-      "python3 '" PENSTOCK_SOURCE_DIR "/scripts/bench/sparse_k3' '" + dir.path() + "'";
-  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  write_sparse_k3(dir.path(), {});
 
   const std::uint64_t memory_before = peak_memory_bytes();
   const auto start = std::chrono::steady_clock::now();
