@@ -100,11 +100,9 @@ KimiFiles open_files(const ModelOptions& options) {
   files.config = read_model_config(options.dir);
   const NotingOpener noting;
   const SourceOpener opener = options.opener ? options.opener : noting;
-  std::vector<std::string> dirs{options.dir};
-  dirs.insert(dirs.end(), options.more_dirs.begin(), options.more_dirs.end());
   files.index = std::make_unique<const TensorIndex>(
       options.without_weights ? TensorIndex::from_layout(checkpoint_layout(files.config))
-                              : TensorIndex::open(dirs, opener));
+                              : TensorIndex::open(shard_dirs(options), opener));
   files.experts = std::make_unique<const ExpertStore>(*files.index, expert_shape(files.config),
                                                       files.config.is_moe);
   files.spine = spine_units(*files.index, files.config);
@@ -156,6 +154,12 @@ MemoryOptions memory_options(const KimiFiles& files, const ModelOptions& options
 }
 
 }  // namespace
+
+std::vector<std::string> shard_dirs(const ModelOptions& options) {
+  std::vector<std::string> dirs{options.dir};
+  dirs.insert(dirs.end(), options.more_dirs.begin(), options.more_dirs.end());
+  return dirs;
+}
 
 std::unique_ptr<Model> load_model(const ModelOptions& options) {
   const Kernels& kernels = choose_kernels(options.isa);

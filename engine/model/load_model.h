@@ -39,6 +39,9 @@ struct ModelOptions {
   const StopFlag* stop = nullptr;  // ends the load with Error(cancelled)
 };
 
+// All folders with shards, `dir` first.
+std::vector<std::string> shard_dirs(const ModelOptions& options);
+
 // Reads and checks everything but matrices, and plans the memory. Matrices are read as sweeps need
 // them. Throws Error(model), Error(memory) before anything large is allocated; Error(io).
 std::unique_ptr<Model> load_model(const ModelOptions& options);

@@ -17,6 +17,7 @@
 #include "engine/base/error.h"
 #include "engine/base/system_memory.h"
 #include "engine/model/kimi_weights.h"
+#include "engine/model/load_model.h"
 #include "engine/model/model_config.h"
 #include "engine/model/spine_sidecar.h"
 #include "engine/weights/memory_plan.h"
@@ -89,7 +90,7 @@ class ConvertCommand : public Command {
       status.show("converting: " + format_bytes(done_bytes) + " of " + format_bytes(total_bytes));
     };
 
-    const TensorIndex index = TensorIndex::open(dir, options.opener);
+    const TensorIndex index = TensorIndex::open(shard_dirs(engine.model), options.opener);
     const std::vector<SpineUnit> units = spine_units(index, read_model_config(dir)).units;
     const std::vector<SidecarFile> files = sidecar_files(index, units, options.format);
     if (files.empty()) {

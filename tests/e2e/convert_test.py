@@ -37,6 +37,14 @@ class Convert(program.ProgramTest):
                                  f"{folder}: 1 files written, 7 were there")
                 self.assertEqual(self.files(folder), before)
 
+    def test_shards_in_several_folders(self):
+        other = self.penstock.home / "other"
+        other.mkdir()
+        moved = sorted(self.model.glob("*.safetensors"))[1]
+        moved.rename(other / moved.name)
+        self.fail_with("convert", self.model, "--spine", "bf12", says=moved.name)
+        self.succeed("convert", self.model, "--spine", "bf12", "--model-path", other)
+
     def test_demo_model_meets_its_bar(self):
         said = self.succeed("convert", DEMO, "--spine", "bf12", "--out", self.penstock.home / "out")
         self.assertLessEqual(float(said.split("(")[1].split()[0]), MOST_BF12)
