@@ -8,8 +8,11 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
+
+#include "engine/base/error.h"
 
 namespace penstock {
 namespace {
@@ -53,7 +56,7 @@ struct BufferWarmer::Shared {
   std::condition_variable wake;
   std::deque<Order> orders;  // under the mutex
   std::atomic<bool> quit{false};
-  std::thread thread;  // started by the owner
+  std::thread thread;
 
   void serve();
 };
@@ -70,7 +73,14 @@ void BufferWarmer::Shared::serve() {
   }
 }
 
-BufferWarmer::BufferWarmer() : shared_(std::make_unique<Shared>()) {}
+BufferWarmer::BufferWarmer() : shared_(std::make_unique<Shared>()) {
+  try {
+    shared_->thread = std::thread([shared = shared_.get()] { shared->serve(); });
+  } catch (const std::system_error& e) {
+    throw Error(ErrorCode::memory,
+                "the thread that readies memory cannot start: " + e.code().message());
+  }
+}
 
 BufferWarmer::~BufferWarmer() {
   {
@@ -78,7 +88,7 @@ BufferWarmer::~BufferWarmer() {
     shared_->quit = true;
   }
   shared_->wake.notify_one();
-  if (shared_->thread.joinable()) shared_->thread.join();
+  shared_->thread.join();
 }
 
 std::future<Buffer> BufferWarmer::prepare(std::size_t bytes, const char* purpose) {
@@ -87,9 +97,6 @@ std::future<Buffer> BufferWarmer::prepare(std::size_t bytes, const char* purpose
   if (bytes < kWarmAtOnceBytes) {
     carry_out(order, shared_->quit);
     return buffer;
-  }
-  if (!shared_->thread.joinable()) {
-    shared_->thread = std::thread([shared = shared_.get()] { shared->serve(); });
   }
   {
     const std::lock_guard lock(shared_->mutex);

@@ -2,7 +2,7 @@
 //
 // Large buffers, allocated and touched in the background: the first touch of memory takes up to
 // seconds per GiB on some virtual machines, which neither the engine nor the drive should wait for.
-// One owner thread; one thread behind it, started with the first large buffer.
+// One owner thread, which may be bound to a core, and one thread behind it, which is not.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ inline constexpr std::size_t kWarmAtOnceBytes = 32UL << 20U;
 
 class BufferWarmer {
  public:
-  BufferWarmer();
+  BufferWarmer();   // throws Error(memory) when the system gives no thread
   ~BufferWarmer();  // gives up what is not ready: nobody may wait for it any more
   BufferWarmer(const BufferWarmer&) = delete;
   BufferWarmer& operator=(const BufferWarmer&) = delete;

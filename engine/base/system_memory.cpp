@@ -5,7 +5,6 @@
 #include <mach/mach.h>
 #include <sys/sysctl.h>
 #else
-#include <sched.h>
 #include <unistd.h>
 #endif
 
@@ -17,7 +16,6 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
-#include <thread>
 #include <vector>
 
 #include "engine/base/buffer.h"
@@ -181,18 +179,6 @@ SystemMemory measure() {
 
 #endif
 
-int cores_in_affinity_mask() {
-#if defined(__linux__)
-  // The set must hold every core of the machine: the call fails with EINVAL until it does.
-  for (std::size_t sets = 1; sets <= 64; sets *= 2) {
-    std::vector<cpu_set_t> mask(sets);
-    const std::size_t bytes = sets * sizeof(cpu_set_t);
-    if (sched_getaffinity(0, bytes, mask.data()) == 0) return CPU_COUNT_S(bytes, mask.data());
-  }
-#endif
-  return static_cast<int>(std::thread::hardware_concurrency());
-}
-
 std::uint64_t unit_bytes(char letter) {
   switch (letter) {
     case 'k':
@@ -331,10 +317,6 @@ std::uint64_t default_memory_budget(const SystemMemory& memory) {
   }
   const std::uint64_t spare = memory.available_bytes > kGiB ? memory.available_bytes - kGiB : 0;
   return std::min(budget, spare);
-}
-
-int available_cores() {
-  return std::max(1, cores_in_affinity_mask());
 }
 
 std::optional<std::uint64_t> parse_byte_size(std::string_view text) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the machine has: memory and cores, cgroup limits included. Plain functions, any thread.
+// What the machine has of memory, cgroup limits included. Plain functions, any thread.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,6 @@ std::optional<std::uint64_t> cgroup_headroom(std::string_view membership, const 
 
 // The share of "some avg10=1.23" in the text of /proc/pressure/memory, 0 when there is none.
 double stalled_share(std::string_view pressure);
-
-int available_cores();  // that this process may run on, at least 1
 
 // "12G", "1.5GiB", "800mb", "4096" to bytes: digits, up to six digits after a point, then nothing
 // or B (bytes) or K, M, G, T with B or iB after it, all units of 1024, in any case, without blanks.

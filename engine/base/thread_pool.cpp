@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/base/cores.h"
 #include "engine/base/error.h"
 
 namespace penstock {
@@ -61,6 +62,13 @@ constexpr std::uint64_t kJoinedMask = 0xFFFF;
 constexpr std::uint64_t kOpen = 1U << 16U;
 constexpr std::uint64_t kNextJob = 1U << 17U;
 constexpr int kMaxThreads = 0xFFFF;
+
+// A core for each of so many threads, if that takes all that there are.
+std::vector<int> cores_for(int threads) {
+  std::vector<int> cores = bindable_cores();
+  if (threads < 2 || cores.size() != static_cast<std::size_t>(threads)) cores.clear();
+  return cores;
+}
 
 }  // namespace
 
@@ -185,10 +193,14 @@ ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
                                       std::to_string(kMaxThreads));
   }
   std::fesetenv(FE_DFL_ENV);
+  cores_ = cores_for(threads);
   shared_->workers.reserve(static_cast<std::size_t>(threads - 1));
   for (int worker = 1; worker < threads; ++worker) {
     try {
-      shared_->workers.emplace_back([shared = shared_.get(), worker] { shared->work(worker); });
+      shared_->workers.emplace_back([this, shared = shared_.get(), worker] {
+        if (!cores_.empty()) bind_to_cores({cores_[static_cast<std::size_t>(worker)]});
+        shared->work(worker);
+      });
     } catch (const std::system_error& e) {
       throw Error(ErrorCode::memory, "compute thread " + std::to_string(worker + 1) + " of " +
                                          std::to_string(threads) +
@@ -198,6 +210,14 @@ ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
 }
 
 ThreadPool::~ThreadPool() = default;
+
+ThreadPool::Seat::Seat(const ThreadPool& pool) : cores_(pool.cores_) {
+  if (!cores_.empty()) bind_to_cores({cores_.front()});
+}
+
+ThreadPool::Seat::~Seat() {
+  if (!cores_.empty()) bind_to_cores(cores_);
+}
 
 int ThreadPool::threads() const noexcept {
   return static_cast<int>(shared_->workers.size()) + 1;

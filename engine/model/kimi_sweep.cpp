@@ -91,6 +91,7 @@ class KimiSweep final : public Sweep {
   const ModelConfig& config_;
   Ops ops_;
   Scratch::Frame frame_;  // of the arrays below
+  ThreadPool::Seat seat_;
   std::vector<Part> sweep_parts_;
   bool want_layer_outputs_;
   std::int32_t tokens_ = 0;
@@ -108,6 +109,7 @@ KimiSweep::KimiSweep(KimiParts& parts, std::vector<Slice> slices, const SweepOpt
       config_(parts.files.config),
       ops_{parts.kernels, parts.pool, parts.scratch, options.stop},
       frame_(parts.scratch),
+      seat_(parts.pool),
       want_layer_outputs_(options.layer_outputs) {
   for (Slice& slice : slices) {
     Part part{};

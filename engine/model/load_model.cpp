@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/base/cores.h"
 #include "engine/base/error.h"
 #include "engine/base/system_memory.h"
 #include "engine/model/checkpoint_layout.h"

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "engine/base/buffer.h"
+#include "engine/base/cores.h"
 #include "engine/base/error.h"
-#include "engine/base/system_memory.h"
 #include "engine/io/partial_file.h"
 #include "engine/weights/sidecar_rows.h"
 

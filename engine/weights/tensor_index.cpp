@@ -14,8 +14,8 @@
 #include <thread>
 #include <utility>
 
+#include "engine/base/cores.h"
 #include "engine/base/error.h"
-#include "engine/base/system_memory.h"
 #include "engine/io/mirrored_source.h"
 #include "engine/weights/safetensors.h"
 

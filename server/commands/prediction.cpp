@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/base/buffer.h"
-#include "engine/base/system_memory.h"
+#include "engine/base/cores.h"
 
 namespace penstock {
 namespace {

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/base/cores.h"
 #include "tests/support/expect_error.h"
 
 namespace penstock {
@@ -147,6 +148,40 @@ TEST(ThreadPool, GivesEveryThreadTheDefaultRounding) {
     if (std::fegetround() != FE_TONEAREST) ++wrong;
   });
   EXPECT_EQ(wrong, 0);
+}
+
+// The cores that each thread of a job may run on, by worker.
+std::vector<std::vector<int>> cores_of_threads(ThreadPool& pool) {
+  std::vector<std::vector<int>> cores(static_cast<std::size_t>(pool.threads()));
+  std::atomic<int> arrived{0};
+  pool.parallel_for(pool.threads(), 1, nullptr, [&](std::int64_t, std::int64_t, int worker) {
+    cores[static_cast<std::size_t>(worker)] = bindable_cores();
+    ++arrived;
+    while (arrived < pool.threads()) std::this_thread::yield();
+  });
+  return cores;
+}
+
+TEST(ThreadPool, GivesEachThreadACoreWhenItHasAsMany) {
+  const std::vector<int> all = bindable_cores();
+  if (all.size() < 2) GTEST_SKIP() << "there is only one core to bind threads to";
+  ThreadPool pool(static_cast<int>(all.size()));
+  {
+    const ThreadPool::Seat seat(pool);
+    const std::vector<std::vector<int>> cores = cores_of_threads(pool);
+    for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(cores[i], std::vector<int>{all[i]});
+  }
+  EXPECT_EQ(bindable_cores(), all);
+  EXPECT_EQ(cores_of_threads(pool).front(), all);
+}
+
+TEST(ThreadPool, LeavesThreadsWhereTheyAreWhenItHasFewerOrMore) {
+  const std::vector<int> all = bindable_cores();
+  for (const int threads : {1, static_cast<int>(all.size()) + 1}) {
+    ThreadPool pool(threads);
+    const ThreadPool::Seat seat(pool);
+    for (const std::vector<int>& cores : cores_of_threads(pool)) EXPECT_EQ(cores, all);
+  }
 }
 
 TEST(ThreadPool, RefusesAbsurdCounts) {

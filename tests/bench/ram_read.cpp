@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "engine/base/buffer.h"
+#include "engine/base/cores.h"
 #include "engine/base/error.h"
-#include "engine/base/system_memory.h"
 
 namespace penstock {
 namespace {
