@@ -85,7 +85,9 @@ void ReaderThreads::start(const ReadPiece& piece) noexcept {
     const std::lock_guard lock(mutex_);
     started_.push_back(piece);
   }
-  started_cv_.notify_one();
+  // Not notify_one: up to version 2.40 the GNU C library loses one in some million wakes when
+  // several threads wait (its bug 25847), and the piece would never be read.
+  started_cv_.notify_all();
 }
 
 void ReaderThreads::collect(std::vector<ReadCompletion>& done) noexcept {
