@@ -2,8 +2,10 @@
 #include "engine/model/kda.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 namespace penstock {
 namespace {
@@ -181,25 +183,26 @@ std::size_t kda_tile_floats(const KdaConfig& config, std::int32_t hidden) {
 void project_kda(const Ops& ops, const KdaConfig& config, const KdaMatrices& w, Rows* x,
                  const KdaTile& tile) {
   const std::ptrdiff_t width = config.width();
-  ops.matmul(w.q_proj, x, tile.qkv, 3 * width);
-  ops.matmul(w.k_proj, x, tile.qkv + width, 3 * width);
-  ops.matmul(w.v_proj, x, tile.qkv + 2 * width, 3 * width);
-  ops.matmul(w.b_proj, x, tile.beta, config.heads);
-  const auto low_rank = [&](const WeightMatrix& a, const WeightMatrix& b, float* y) {
-    ops.prepare(x, a.format);  // outside of the frame: x outlives it
-    const Scratch::Frame frame(ops.scratch);
-    float* const middle = ops.scratch.floats(static_cast<std::size_t>(x->tokens) *
-                                             static_cast<std::size_t>(config.head_dim));
-    ops.matmul(a, x, middle, config.head_dim);
-    Rows rows{middle, config.head_dim, x->tokens, config.head_dim};
-    ops.matmul(b, &rows, y, width);
-  };
-  low_rank(w.f_a_proj, w.f_b_proj, tile.decay);
-  if (config.full_rank_gate) {
-    ops.matmul(w.g_proj, x, tile.gate, width);
-  } else {
-    low_rank(w.g_a_proj, w.g_b_proj, tile.gate);
-  }
+  const std::ptrdiff_t rank = config.head_dim;
+  const bool low_rank_gate = !config.full_rank_gate;
+  ops.prepare(x, w.q_proj.format);  // outside of the frame: x outlives it
+  const Scratch::Frame frame(ops.scratch);
+  const std::size_t floats = size(x->tokens) * size(config.head_dim);
+  float* const f = ops.scratch.floats(floats);  // f_a_proj x
+  float* const g = ops.scratch.floats(floats);  // g_a_proj x, when there is one
+  const std::array from_x{
+      Matmul{w.q_proj, x, tile.qkv, 3 * width},
+      Matmul{w.k_proj, x, tile.qkv + width, 3 * width},
+      Matmul{w.v_proj, x, tile.qkv + 2 * width, 3 * width},
+      low_rank_gate ? Matmul{w.g_a_proj, x, g, rank} : Matmul{w.g_proj, x, tile.gate, width},
+      Matmul{w.f_a_proj, x, f, rank},
+      Matmul{w.b_proj, x, tile.beta, config.heads}};
+  ops.matmul(from_x);
+  Rows f_rows{f, rank, x->tokens, config.head_dim};
+  Rows g_rows{g, rank, x->tokens, config.head_dim};
+  const std::array from_low_rank{Matmul{w.f_b_proj, &f_rows, tile.decay, width},
+                                 Matmul{w.g_b_proj, &g_rows, tile.gate, width}};
+  ops.matmul(std::span(from_low_rank).first(low_rank_gate ? 2 : 1));
 }
 
 void advance_kda(const Ops& ops, const KdaConfig& config, const KdaVectors& w, float norm_eps,

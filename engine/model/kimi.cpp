@@ -46,7 +46,9 @@ std::uint64_t kept_state_bytes(const ModelConfig& config) {
 
 std::uint64_t scratch_bytes_fixed(const ModelConfig& config) {
   const std::size_t per_thread = 64UL << 10U;
-  return size(config.vocab) * sizeof(float) + per_thread * 64;
+  const std::size_t experts = size(config.moe.top_k) *  // of a single token, all at once
+                              ffn_tile_floats(config.expert_input(), config.moe.intermediate);
+  return (size(config.vocab) + experts) * sizeof(float) + per_thread * 64;
 }
 
 // A tile in its widest phase, beside the layer's input and output rows.

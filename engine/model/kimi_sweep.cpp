@@ -350,7 +350,7 @@ void KimiSweep::mixture(std::int32_t layer) {
   });
   if (layer + 1 < config_.layers && tokens_ == 1) look_ahead(layer + 1);
   std::fill_n(routed_output_, size(tokens_) * size(width), 0.0F);
-  apply_experts(ops_, config_, parts_.cache, groups, routed_input_, routed_output_,
+  apply_experts(ops_, config_, parts_.cache, groups, tokens_, routed_input_, routed_output_,
                 {&parts_.times.expert_wait_s, &parts_.times.expert_compute_s});
   for_each_tile([&](const Tile& tile) { finish_mixture(layer, w, tile); });
 }

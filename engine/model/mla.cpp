@@ -2,25 +2,26 @@
 #include "engine/model/mla.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
 namespace penstock {
 namespace {
 
-// q [tokens][heads * q_head_dim].
-void project_query(const Ops& ops, const MlaConfig& config, const MlaMatrices& w,
-                   const MlaVectors& vectors, Rows* x, float* q) {
+// q [tokens][heads * q_head_dim] and the raw cache rows latents [tokens][cache_width].
+void project(const Ops& ops, const MlaConfig& config, const MlaMatrices& w,
+             const MlaVectors& vectors, Rows* x, float* q, float* latents) {
   const std::ptrdiff_t ldq = std::ptrdiff_t{config.heads} * config.q_head_dim();
+  const Matmul to_latents{w.kv_a_proj, x, latents, config.cache_width()};
   if (config.q_lora_rank == 0) {
-    ops.matmul(w.q_proj, x, q, ldq);
+    ops.matmul(std::array{Matmul{w.q_proj, x, q, ldq}, to_latents});
     return;
   }
-  ops.prepare(x, w.q_a_proj.format);  // outside of the frame: x outlives it
   const Scratch::Frame frame(ops.scratch);
   const std::ptrdiff_t rank = config.q_lora_rank;
   float* const low = ops.scratch.floats(size(x->tokens) * size(config.q_lora_rank));
-  ops.matmul(w.q_a_proj, x, low, rank);
+  ops.matmul(std::array{Matmul{w.q_a_proj, x, low, rank}, to_latents});
   rms_norm_rows(ops, low, rank, vectors.q_a_layernorm.data(), x->tokens, config.q_lora_rank,
                 kMlaNormEps);
   Rows rows{low, rank, x->tokens, config.q_lora_rank};
@@ -28,15 +29,11 @@ void project_query(const Ops& ops, const MlaConfig& config, const MlaMatrices& w
 }
 
 // Fills the cache rows of the tile: the normalised latent, then k_rot as it is.
-void fill_cache(const Ops& ops, const MlaConfig& config, const MlaMatrices& w,
-                const MlaVectors& vectors, std::size_t mla_layer,
-                std::span<const MlaSegment> segments, Rows* x) {
-  ops.prepare(x, w.kv_a_proj.format);  // outside of the frame: x outlives it
-  const Scratch::Frame frame(ops.scratch);
+void fill_cache(const Ops& ops, const MlaConfig& config, const MlaVectors& vectors,
+                std::size_t mla_layer, std::span<const MlaSegment> segments, std::int32_t tokens,
+                float* latents) {
   const std::ptrdiff_t width = config.cache_width();
-  float* const latents = ops.scratch.floats(size(x->tokens) * size(config.cache_width()));
-  ops.matmul(w.kv_a_proj, x, latents, width);
-  rms_norm_rows(ops, latents, width, vectors.kv_a_layernorm.data(), x->tokens, config.kv_lora_rank,
+  rms_norm_rows(ops, latents, width, vectors.kv_a_layernorm.data(), tokens, config.kv_lora_rank,
                 kMlaNormEps);
   for (const MlaSegment& segment : segments) {
     for (std::int32_t t = 0; t < segment.tokens; ++t) {
@@ -149,7 +146,8 @@ void gate_output(const Ops& ops, const WeightMatrix& g_proj, Rows* x, float* out
   const Scratch::Frame frame(ops.scratch);
   const std::ptrdiff_t width = g_proj.rows;
   float* const gate = ops.scratch.floats(size(x->tokens) * size(g_proj.rows));
-  ops.matmul(g_proj, x, gate, width, [&](std::int32_t begin, std::int32_t end) {
+  const Matmul product{g_proj, x, gate, width};
+  ops.matmul({&product, 1}, [&](std::size_t, std::int32_t begin, std::int32_t end) {
     for (std::int32_t t = 0; t < x->tokens; ++t) {
       float* const y = out + t * width + begin;
       ops.kernels.sigmoid_mul(gate + t * width + begin, y, y, size(end - begin));
@@ -161,15 +159,16 @@ void gate_output(const Ops& ops, const WeightMatrix& g_proj, Rows* x, float* out
 
 void mla(const Ops& ops, const MlaConfig& config, const MlaMatrices& w, const MlaVectors& vectors,
          std::size_t mla_layer, std::span<const MlaSegment> segments, Rows* x, float* out) {
-  fill_cache(ops, config, w, vectors, mla_layer, segments, x);
-  ops.prepare(x, config.q_lora_rank == 0 ? w.q_proj.format : w.q_a_proj.format);
+  ops.prepare(x, w.kv_a_proj.format);  // outside of the frame: x outlives it
   {
     const Scratch::Frame frame(ops.scratch);
     const std::size_t rows = size(x->tokens) * size(config.heads);
     float* const q = ops.scratch.floats(rows * size(config.q_head_dim()));
     float* const query = ops.scratch.floats(rows * size(config.cache_width()));
     float* const m = ops.scratch.floats(rows * size(config.kv_lora_rank));
-    project_query(ops, config, w, vectors, x, q);
+    float* const latents = ops.scratch.floats(size(x->tokens) * size(config.cache_width()));
+    project(ops, config, w, vectors, x, q, latents);
+    fill_cache(ops, config, vectors, mla_layer, segments, x->tokens, latents);
     absorb_query(ops, config, w.kv_b_proj, q, x->tokens, query);
     for (const MlaSegment& segment : segments) attend(ops, config, mla_layer, segment, query, m);
     expand_values(ops, config, w.kv_b_proj, m, x->tokens, out);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <span>
+#include <vector>
 
 #include "engine/base/timed.h"
 
@@ -31,21 +33,99 @@ Rows gather(const Ops& ops, std::span<const ExpertGroups::Use> uses, const float
   return {rows, cols, tokens, cols};
 }
 
+// h [tokens][intermediate] = act(gate x, up x).
+struct GatedHidden {
+  const WeightMatrix& gate;
+  const WeightMatrix& up;
+  Rows* x;
+  float* h;
+};
+
+void compute_hidden(const Ops& ops, const ModelConfig& config, std::span<const GatedHidden> all) {
+  std::vector<Matmul> gates;
+  std::vector<float*> ups;
+  for (const GatedHidden& one : all) {
+    ops.prepare(one.x, one.gate.format);  // outside of the frame: x outlives it
+    gates.push_back({one.gate, one.x, one.h, one.gate.rows});
+  }
+  const Scratch::Frame frame(ops.scratch);
+  for (const GatedHidden& one : all) {
+    ups.push_back(ops.scratch.floats(size(one.x->tokens) * size(one.up.rows)));
+  }
+  ops.matmul(gates, [&](std::size_t i, std::int32_t begin, std::int32_t end) {
+    const auto& [gate, up, x, h] = all[i];
+    const MatmulKernel& kernel = ops.kernels.matmul[static_cast<int>(up.format)];
+    assert(x->prepared_by == kernel.prepare);
+    kernel.run(up, begin, end, x->prepared, x->tokens, ups[i] + begin, up.rows);
+    for (std::int32_t t = 0; t < x->tokens; ++t) {
+      const std::ptrdiff_t row = std::ptrdiff_t{t} * up.rows + begin;
+      activate(ops.kernels, config, h + row, ups[i] + row, size(end - begin));
+    }
+  });
+}
+
+// y[t] += weight * expert(z[t]) for the tokens of one expert.
 void apply_expert(const Ops& ops, const ModelConfig& config, const ExpertView& expert,
                   std::span<const ExpertGroups::Use> uses, const float* z, float* y) {
   const Scratch::Frame frame(ops.scratch);
   const std::int32_t width = config.expert_input();
   Rows x = gather(ops, uses, z, width);
   float* const h = ops.scratch.floats(uses.size() * size(config.moe.intermediate));
-  ffn_hidden(ops, config, expert.w1, expert.w3, &x, h);
+  const GatedHidden gated{expert.w1, expert.w3, &x, h};
+  compute_hidden(ops, config, {&gated, 1});
   Rows rows{h, config.moe.intermediate, x.tokens, config.moe.intermediate};
   float* const out = ops.scratch.floats(uses.size() * size(width));
-  ops.matmul(expert.w2, &rows, out, width, [&](std::int32_t begin, std::int32_t end) {
+  const Matmul down{expert.w2, &rows, out, width};
+  ops.matmul({&down, 1}, [&](std::size_t, std::int32_t begin, std::int32_t end) {
     for (std::size_t i = 0; i < uses.size(); ++i) {
       ops.kernels.axpy(uses[i].weight, out + i * size(width) + begin,
                        y + std::ptrdiff_t{uses[i].token} * width + begin, size(end - begin));
     }
   });
+}
+
+// out[lease.index()] [expert_input] = expert(x), x being a single row.
+void compute_experts(const Ops& ops, const ModelConfig& config, std::span<const ExpertLease> leases,
+                     Rows* x, float* out) {
+  ops.prepare(x, leases.front().view().w1.format);  // outside of the frame: x outlives it
+  const Scratch::Frame frame(ops.scratch);
+  const std::int32_t intermediate = config.moe.intermediate;
+  float* const h = ops.scratch.floats(leases.size() * size(intermediate));
+  std::vector<Rows> hidden;
+  std::vector<GatedHidden> gated;
+  for (std::size_t i = 0; i < leases.size(); ++i) {
+    float* const own = h + i * size(intermediate);
+    hidden.push_back({own, intermediate, 1, intermediate});
+    gated.push_back({leases[i].view().w1, leases[i].view().w3, x, own});
+  }
+  compute_hidden(ops, config, gated);
+  std::vector<Matmul> down;
+  for (std::size_t i = 0; i < leases.size(); ++i) {
+    down.push_back(
+        {leases[i].view().w2, &hidden[i], out + leases[i].index() * size(x->cols), x->cols});
+  }
+  ops.matmul(down);
+}
+
+void apply_experts_to_token(const Ops& ops, const ModelConfig& config, ExpertCache& cache,
+                            const ExpertGroups& groups, const float* z, float* y,
+                            const ExpertTimes& times) {
+  const Scratch::Frame frame(ops.scratch);
+  const std::int32_t width = config.expert_input();
+  Rows x{z, width, 1, width};
+  float* const out = ops.scratch.floats(groups.experts.size() * size(width));
+  for (std::size_t given = 0; given < groups.experts.size();) {
+    const std::vector<ExpertLease> leases = [&] {
+      const Timed timed(times.wait_s);
+      return cache.next_ready(ops.stop);
+    }();
+    given += leases.size();
+    const Timed timed(times.compute_s);
+    compute_experts(ops, config, leases, &x, out);
+  }
+  for (std::size_t i = 0; i < groups.experts.size(); ++i) {
+    ops.kernels.axpy(groups.uses[i].front().weight, out + i * size(width), y, size(width));
+  }
 }
 
 }  // namespace
@@ -73,29 +153,12 @@ void route_token(const Kernels& kernels, const MoeConfig& config, const float* b
   }
 }
 
-void ffn_hidden(const Ops& ops, const ModelConfig& config, const WeightMatrix& gate,
-                const WeightMatrix& up, Rows* x, float* h) {
-  const std::int32_t width = gate.rows;
-  const auto run_up = ops.kernels.matmul[static_cast<int>(up.format)].run;
-  assert(ops.kernels.matmul[static_cast<int>(gate.format)].prepare ==
-         ops.kernels.matmul[static_cast<int>(up.format)].prepare);
-  ops.prepare(x, gate.format);  // outside of the frame: x outlives it
-  const Scratch::Frame frame(ops.scratch);
-  float* const u = ops.scratch.floats(size(x->tokens) * size(width));
-  ops.matmul(gate, x, h, width, [&](std::int32_t begin, std::int32_t end) {
-    run_up(up, begin, end, x->prepared, x->tokens, u + begin, width);
-    for (std::int32_t t = 0; t < x->tokens; ++t) {
-      const std::ptrdiff_t row = std::ptrdiff_t{t} * width + begin;
-      activate(ops.kernels, config, h + row, u + row, size(end - begin));
-    }
-  });
-}
-
 void ffn(const Ops& ops, const ModelConfig& config, const FfnMatrices& w, Rows* x, float* y) {
   ops.prepare(x, w.gate.format);  // outside of the frame: x outlives it
   const Scratch::Frame frame(ops.scratch);
   float* const h = ops.scratch.floats(size(x->tokens) * size(w.gate.rows));
-  ffn_hidden(ops, config, w.gate, w.up, x, h);
+  const GatedHidden gated{w.gate, w.up, x, h};
+  compute_hidden(ops, config, {&gated, 1});
   Rows rows{h, w.gate.rows, x->tokens, w.gate.rows};
   ops.matmul(w.down, &rows, y, w.down.rows);
 }
@@ -140,7 +203,9 @@ ExpertGroups group_by_expert(const Routing& routing, std::int32_t top_k,
 }
 
 void apply_experts(const Ops& ops, const ModelConfig& config, ExpertCache& cache,
-                   const ExpertGroups& groups, const float* z, float* y, const ExpertTimes& times) {
+                   const ExpertGroups& groups, std::int32_t tokens, const float* z, float* y,
+                   const ExpertTimes& times) {
+  if (tokens == 1) return apply_experts_to_token(ops, config, cache, groups, z, y, times);
   const auto next = [&] {
     const Timed timed(times.wait_s);
     return cache.next(ops.stop);

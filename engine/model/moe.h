@@ -26,10 +26,6 @@ struct Routing {
 void route_token(const Kernels& kernels, const MoeConfig& config, const float* bias, float* scores,
                  std::int32_t* experts, float* weights);
 
-// h [tokens][intermediate] = act(gate x, up x); ld of h is the intermediate width.
-void ffn_hidden(const Ops& ops, const ModelConfig& config, const WeightMatrix& gate,
-                const WeightMatrix& up, Rows* x, float* h);
-
 // y [tokens][hidden] = down(act(gate x, up x)).
 void ffn(const Ops& ops, const ModelConfig& config, const FfnMatrices& w, Rows* x, float* y);
 
@@ -55,12 +51,14 @@ struct ExpertTimes {
   double* compute_s;
 };
 
-// y[t] += weight * expert(z[t]) for the experts of `groups`, in their order; the batch of the cache
-// has been begun with groups.experts. z and y are [tokens][expert_input].
+// y[t] += weight * expert(z[t]) for the experts of `groups`, summed in their order; the batch of
+// the cache has been begun with groups.experts. z and y are [tokens][expert_input]. The experts of
+// a single token are computed as they come, those of more tokens in their order.
 void apply_experts(const Ops& ops, const ModelConfig& config, ExpertCache& cache,
-                   const ExpertGroups& groups, const float* z, float* y, const ExpertTimes& times);
+                   const ExpertGroups& groups, std::int32_t tokens, const float* z, float* y,
+                   const ExpertTimes& times);
 
-// Floats that ffn() takes per token of a tile.
+// Floats that ffn() takes per token of a tile, and each expert of a single token.
 std::size_t ffn_tile_floats(std::int32_t input, std::int32_t intermediate);
 
 // Tokens of one tile: projections of a longer sweep are done tile by tile.

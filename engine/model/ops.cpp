@@ -2,6 +2,7 @@
 #include "engine/model/ops.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "engine/base/error.h"
@@ -16,11 +17,26 @@ constexpr std::int64_t kPrepareGrainTokens = 8;
 
 }  // namespace
 
-std::int64_t Ops::row_grain(std::int32_t rows, std::int32_t cols, std::int32_t tokens) const {
-  const std::int64_t by_work = kGrainMultiplies / (std::int64_t{cols} * tokens);
-  const std::int64_t by_share = rows / (kChunksPerThread * pool.threads());
-  const std::int64_t grain = std::max(kMinGrainRows, std::min(by_work, by_share));
-  return grain / kMinGrainRows * kMinGrainRows;
+// Rows that one thread takes at a time: enough to be worth it, few enough to share the whole work
+// evenly and to end within milliseconds.
+std::span<const Ops::RowRanges> Ops::split_rows(std::span<const Matmul> products) const {
+  std::int64_t multiplies = 0;
+  for (const auto& [w, x, y, ldy] : products)
+    multiplies += std::int64_t{w.rows} * w.cols * x->tokens;
+  const std::int64_t share =
+      std::min(kGrainMultiplies, multiplies / (kChunksPerThread * pool.threads()));
+  auto* const ranges = scratch.take<RowRanges>(products.size());
+  std::int64_t end = 0;
+  for (std::size_t p = 0; p < products.size(); ++p) {
+    const auto& [w, x, y, ldy] = products[p];
+    assert(x->prepared_by == kernels.matmul[static_cast<int>(w.format)].prepare);
+    const std::int64_t grains = share / (std::int64_t{w.cols} * x->tokens) / kMinGrainRows;
+    const std::int64_t rows = std::max<std::int64_t>(grains, 1) * kMinGrainRows;
+    const std::int64_t begin = end;
+    end += (w.rows + rows - 1) / rows;
+    ranges[p] = {begin, end, rows, x->prepared};
+  }
+  return {ranges, products.size()};
 }
 
 void Ops::prepare(Rows* x, WeightFormat format) const {

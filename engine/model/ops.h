@@ -4,8 +4,10 @@
 // One owner thread; every function throws Error(cancelled) once the sweep's stop flag is set.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "engine/base/stop_flag.h"
 #include "engine/base/thread_pool.h"
@@ -30,6 +32,14 @@ struct Rows {
   decltype(MatmulKernel::prepare) prepared_by = nullptr;
 };
 
+// y[t * ldy + r] = sum over c of w[r][c] * x[t][c].
+struct Matmul {
+  const WeightMatrix& w;
+  Rows* x;
+  float* y;
+  std::ptrdiff_t ldy;
+};
+
 struct Ops {
   const Kernels& kernels;
   ThreadPool& pool;
@@ -45,31 +55,47 @@ struct Ops {
   // Brings x into the form that a matmul with weights of `format` reads, unless it has it already.
   void prepare(Rows* x, WeightFormat format) const;
 
-  // y[t * ldy + r] = sum over c of w[r][c] * x[t][c].
   void matmul(const WeightMatrix& w, Rows* x, float* y, std::ptrdiff_t ldy) const {
-    matmul(w, x, y, ldy, [](std::int32_t, std::int32_t) {});
+    const Matmul product{w, x, y, ldy};
+    matmul({&product, 1});
   }
-  // The same; epilogue(row_begin, row_end) runs on each range of rows of w right after its values
-  // were written, on the thread that wrote them.
+  // Independent products, at least one, computed together: threads wait for one another once, not
+  // once for each. Those that share an x have formats with the same prepared form.
+  void matmul(std::span<const Matmul> products) const {
+    matmul(products, [](std::size_t, std::int32_t, std::int32_t) {});
+  }
+  // The same; epilogue(product, row_begin, row_end) runs on each range of rows of a product's w
+  // right after its values were written, on the thread that wrote them.
   template <typename Epilogue>
-  void matmul(const WeightMatrix& w, Rows* x, float* y, std::ptrdiff_t ldy,
-              const Epilogue& epilogue) const {
-    prepare(x, w.format);
-    const auto run = kernels.matmul[static_cast<int>(w.format)].run;
-    parallel_for(w.rows, row_grain(w.rows, w.cols, x->tokens),
-                 [&](std::int64_t begin, std::int64_t end, int) {
-                   const auto r0 = static_cast<std::int32_t>(begin);
-                   const auto r1 = static_cast<std::int32_t>(end);
-                   run(w, r0, r1, x->prepared, x->tokens, y + begin, ldy);
-                   epilogue(r0, r1);
-                 });
+  void matmul(std::span<const Matmul> products, const Epilogue& epilogue) const {
+    for (const Matmul& product : products) prepare(product.x, product.w.format);
+    const Scratch::Frame frame(scratch);
+    const std::span<const RowRanges> ranges = split_rows(products);
+    parallel_for(ranges.back().end, 1, [&](std::int64_t i, std::int64_t, int) {
+      const auto at = std::ranges::upper_bound(ranges, i, {}, &RowRanges::end);
+      const auto p = static_cast<std::size_t>(at - ranges.begin());
+      const Matmul& product = products[p];
+      const std::int64_t begin = (i - at->begin) * at->rows;
+      const auto r0 = static_cast<std::int32_t>(begin);
+      const auto r1 =
+          static_cast<std::int32_t>(std::min<std::int64_t>(begin + at->rows, product.w.rows));
+      kernels.matmul[static_cast<int>(product.w.format)].run(
+          product.w, r0, r1, at->prepared, product.x->tokens, product.y + begin, product.ldy);
+      epilogue(p, r0, r1);
+    });
   }
-
-  // Rows of a matrix that one thread takes at a time: enough to be worth it, few enough to share
-  // evenly and to end within milliseconds.
-  std::int64_t row_grain(std::int32_t rows, std::int32_t cols, std::int32_t tokens) const;
 
   [[noreturn]] static void throw_cancelled();
+
+ private:
+  // The ranges [begin, end) of all those of a call that are of one product, `rows` of w in each.
+  struct RowRanges {
+    std::int64_t begin;
+    std::int64_t end;
+    std::int64_t rows;
+    const void* prepared;  // form of the product's x
+  };
+  std::span<const RowRanges> split_rows(std::span<const Matmul> products) const;
 };
 
 // y = x / sqrt(mean(x^2) + eps) * w (spec: model.md section 2, in fp32 throughout). y may be x.

@@ -76,6 +76,8 @@ struct ExpertCache::State {
   void drop_ahead();
   void wait_for_slot(const StopFlag* stop);
   void land(std::int32_t i, const StopFlag* stop);
+  bool bring_in(std::int32_t i, const StopFlag* stop);
+  std::int32_t give(std::size_t index);
   void count_and_check(std::int32_t i);
   void drop_read(std::int32_t i);
   void drop_batch();
@@ -93,7 +95,8 @@ struct ExpertCache::State {
 
   std::int32_t layer = 0;
   std::vector<std::int32_t> batch;
-  std::size_t position = 0;  // in the batch, of the next expert to give
+  std::vector<bool> given;   // [batch.size()]
+  std::size_t position = 0;  // in the batch, of the first expert that is not given
   std::size_t frontier = 0;  // in the batch: those before are given, in memory or being read
   CacheUse use = CacheUse::keep;
   std::int32_t under_way = 0;  // wanted slots: reading, or ready and not given
@@ -110,8 +113,8 @@ ExpertCache::State::State(const ExpertStore& the_store, ReadQueue& the_queue, Bu
                          static_cast<std::size_t>(the_store.shape().experts),
                      kNone) {}
 
-// Takes in slots whose memory has come, and gives back the last chunks when there are more slots
-// than wanted and none of theirs is in use.
+// Takes in slots whose memory has come, asks for more when few are empty, and gives back the last
+// chunks when there are more slots than wanted and none of theirs is in use.
 void ExpertCache::State::settle_memory() {
   while (memory.there() > memory.wanted() && memory.last_chunk() > 0) {
     const auto leaving = std::span(slots).subspan(static_cast<std::size_t>(memory.last_chunk()));
@@ -130,8 +133,8 @@ void ExpertCache::State::settle_memory() {
     slots.resize(slots.size() - leaving.size());
     memory.drop_last_chunk();
   }
-  memory.settle();
   SlotList& empty = list_of(Slot::Status::empty);
+  memory.settle(empty.size());
   while (slots.size() < static_cast<std::size_t>(memory.there())) {
     const auto i = static_cast<std::int32_t>(slots.size());
     slots.emplace_back().place = empty.insert(empty.end(), i);
@@ -234,7 +237,7 @@ bool ExpertCache::State::may_start(bool demanded) const {
 void ExpertCache::State::fill(bool demanded) {
   reap();
   for (; frontier < batch.size(); ++frontier) {
-    if (slot_of(layer, batch[frontier]) != kNone) continue;
+    if (given[frontier] || slot_of(layer, batch[frontier]) != kNone) continue;
     if (!may_start(demanded)) return;
     const std::int32_t i = take_slot(demanded && frontier == position);
     if (i == kNone) return;
@@ -288,6 +291,37 @@ void ExpertCache::State::count_and_check(std::int32_t i) {
   set_status(landed, Slot::Status::ready);
 }
 
+// Takes in the wanted expert of a slot, which is there or on its way. False when that was a read
+// ahead and has failed: the expert is to be read anew.
+bool ExpertCache::State::bring_in(std::int32_t i, const StopFlag* stop) {
+  if (slot(i).status == Slot::Status::ready) {
+    ++stats.hits;
+    return true;
+  }
+  land(i, stop);
+  if (slot(i).status == Slot::Status::ready) return true;
+  frontier = position;
+  return false;
+}
+
+// The slot of number `index` of the batch, which is in memory and now leased.
+std::int32_t ExpertCache::State::give(std::size_t index) {
+  const std::int32_t i = slot_of(layer, batch[index]);
+  Slot& leased = slot(i);
+  leased.wanted = kNone;
+  if (leased.passing && use == CacheUse::keep) {
+    leased.passing = false;
+    --passing;
+  }
+  --under_way;
+  ++leased.leases;
+  // Now the most recently used, unless the batch passes through.
+  if (use == CacheUse::keep) set_status(leased, Slot::Status::ready);
+  given[index] = true;
+  while (position < batch.size() && given[position]) ++position;
+  return i;
+}
+
 // Ends a read of the batch that nobody waits for any more. What it has brought is kept.
 void ExpertCache::State::drop_read(std::int32_t i) {
   Slot& dropped = slot(i);
@@ -309,6 +343,7 @@ void ExpertCache::State::drop_read(std::int32_t i) {
 
 void ExpertCache::State::drop_batch() {
   for (std::size_t i = position; i < batch.size(); ++i) {
+    if (given[i]) continue;
     const std::int32_t holder = slot_of(layer, batch[i]);
     if (holder == kNone) continue;
     if (slot(holder).status == Slot::Status::reading) drop_read(holder);
@@ -316,6 +351,7 @@ void ExpertCache::State::drop_batch() {
   }
   under_way = 0;
   batch.clear();
+  given.clear();
   position = 0;
   frontier = 0;
 }
@@ -360,6 +396,7 @@ void ExpertCache::begin_batch(std::int32_t layer, std::span<const std::int32_t> 
   state.layer = layer;
   state.use = use;
   state.batch.assign(experts.begin(), experts.end());
+  state.given.assign(experts.size(), false);
   for (std::size_t i = 0; i < experts.size(); ++i) {
     const std::int32_t holder = state.slot_of(layer, experts[i]);
     if (holder == kNone) continue;
@@ -393,35 +430,44 @@ void ExpertCache::set_slots(std::int32_t slots) {
 ExpertLease ExpertCache::next(const StopFlag* stop) {
   State& state = *state_;
   assert(state.position < state.batch.size());
-  if (stop != nullptr && stop->stop_requested()) state.cancel_batch();
-  const std::int32_t expert = state.batch[state.position];
-  state.fill(true);
-  while (state.slot_of(state.layer, expert) == kNone) {
-    state.wait_for_slot(stop);
+  const std::size_t index = state.position;
+  std::int32_t holder = kNone;
+  do {
+    if (stop != nullptr && stop->stop_requested()) state.cancel_batch();
     state.fill(true);
-  }
-  const std::int32_t i = state.slot_of(state.layer, expert);
-  Slot& given = state.slot(i);
-  if (given.status == Slot::Status::reading) {
-    state.land(i, stop);
-    if (given.status == Slot::Status::empty) {  // a read ahead has failed
-      state.frontier = state.position;
-      return next(stop);
+    while ((holder = state.slot_of(state.layer, state.batch[index])) == kNone) {
+      state.wait_for_slot(stop);
+      state.fill(true);
     }
-  } else {
-    ++state.stats.hits;
-  }
-  given.wanted = kNone;
-  if (given.passing && state.use == CacheUse::keep) {
-    given.passing = false;
-    --state.passing;
-  }
-  --state.under_way;
-  ++given.leases;
-  // Now the most recently used, unless the batch passes through.
-  if (state.use == CacheUse::keep) state.set_status(given, Slot::Status::ready);
-  ++state.position;
-  return {this, i, state.store.view(state.layer, expert, state.memory.at(i))};
+  } while (!state.bring_in(holder, stop));
+  return lease(index);
+}
+
+std::vector<ExpertLease> ExpertCache::next_ready(const StopFlag* stop) {
+  State& state = *state_;
+  std::vector<ExpertLease> leases;
+  const auto take = [&] {
+    if (stop != nullptr && stop->stop_requested()) state.cancel_batch();
+    for (std::size_t index = state.position; index < state.batch.size(); ++index) {
+      if (state.given[index]) continue;
+      const std::int32_t holder = state.slot_of(state.layer, state.batch[index]);
+      if (holder == kNone) continue;
+      const Slot& slot = state.slot(holder);
+      if (slot.status == Slot::Status::reading && !state.queue.finished(slot.read)) continue;
+      if (state.bring_in(holder, stop)) leases.push_back(lease(index));
+    }
+  };
+  take();
+  if (!leases.empty()) return leases;
+  leases.push_back(next(stop));
+  take();
+  return leases;
+}
+
+ExpertLease ExpertCache::lease(std::size_t index) {
+  const std::int32_t slot = state_->give(index);
+  return {this, slot, index,
+          state_->store.view(state_->layer, state_->batch[index], state_->memory.at(slot))};
 }
 
 const ExpertCacheStats& ExpertCache::stats() const {
@@ -447,17 +493,22 @@ void ExpertCache::release(std::int32_t slot) noexcept {
   }
 }
 
-ExpertLease::ExpertLease(ExpertCache* cache, std::int32_t slot, const ExpertView& view)
-    : cache_(cache), slot_(slot), view_(view) {}
+ExpertLease::ExpertLease(ExpertCache* cache, std::int32_t slot, std::size_t index,
+                         const ExpertView& view)
+    : cache_(cache), slot_(slot), index_(index), view_(view) {}
 
 ExpertLease::ExpertLease(ExpertLease&& other) noexcept
-    : cache_(std::exchange(other.cache_, nullptr)), slot_(other.slot_), view_(other.view_) {}
+    : cache_(std::exchange(other.cache_, nullptr)),
+      slot_(other.slot_),
+      index_(other.index_),
+      view_(other.view_) {}
 
 ExpertLease& ExpertLease::operator=(ExpertLease&& other) noexcept {
   if (this == &other) return *this;
   if (cache_ != nullptr) cache_->release(slot_);
   cache_ = std::exchange(other.cache_, nullptr);
   slot_ = other.slot_;
+  index_ = other.index_;
   view_ = other.view_;
   return *this;
 }

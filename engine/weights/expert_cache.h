@@ -5,8 +5,9 @@
 // far as slots allow. Works with any number of slots from one up; the output of a model does not
 // depend on it. One owner thread; the matrices of a lease may be read by any thread while it lives.
 //
-// Slots come in chunks of memory. The first is there at once, the others are touched in the
-// background and join as they are ready; when slots are taken away the last chunks go first.
+// Slots come in chunks of memory. The first is there at once, each other is touched in the
+// background when few slots are empty, and joins as it is ready; when slots are taken away the last
+// chunks go first.
 #pragma once
 
 #include <cstdint>
@@ -47,12 +48,14 @@ class ExpertLease {
   ExpertLease& operator=(const ExpertLease&) = delete;
   ~ExpertLease();
   const ExpertView& view() const { return view_; }
+  std::size_t index() const { return index_; }  // place in the batch
 
  private:
   friend class ExpertCache;
-  ExpertLease(ExpertCache* cache, std::int32_t slot, const ExpertView& view);
+  ExpertLease(ExpertCache* cache, std::int32_t slot, std::size_t index, const ExpertView& view);
   ExpertCache* cache_;
   std::int32_t slot_;
+  std::size_t index_;
   ExpertView view_;
 };
 
@@ -66,7 +69,8 @@ class ExpertCache {
   ExpertCache(const ExpertCache&) = delete;
   ExpertCache& operator=(const ExpertCache&) = delete;
 
-  // Starts a batch: the distinct experts of one layer in the order in which next() will give them.
+  // Starts a batch: the distinct experts of one layer in the order in which next() will give them,
+  // but for those that next_ready() has given.
   // Reads begin at once. A batch that was not finished is dropped: its reads are cancelled.
   void begin_batch(std::int32_t layer, std::span<const std::int32_t> experts, CacheUse use);
 
@@ -75,6 +79,11 @@ class ExpertCache {
   // file, layer and expert; Error(cancelled) as soon as `stop` is set. After a throw begin a new
   // batch.
   ExpertLease next(const StopFlag* stop);
+
+  // All experts of the batch that are in memory and not yet given, at least one: where none is, the
+  // next one is waited for. At the end of the batch there are none to ask for. Otherwise like
+  // next(), which may be mixed with it.
+  std::vector<ExpertLease> next_ready(const StopFlag* stop);
 
   // Starts to read experts that a coming batch may want, at the lowest priority, into slots that
   // the running batch leaves; as many as there is room for. The next batch cancels those that it
@@ -89,6 +98,7 @@ class ExpertCache {
 
  private:
   friend class ExpertLease;
+  ExpertLease lease(std::size_t index);
   void release(std::int32_t slot) noexcept;
 
   struct State;

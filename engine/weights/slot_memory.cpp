@@ -55,19 +55,21 @@ void SlotMemory::want(std::int32_t slots) {
   there_ = first;
 }
 
-void SlotMemory::settle() {
+void SlotMemory::settle(std::size_t unused) {
   if (coming_.valid() && is_ready(coming_)) {
     try {
       Buffer memory = coming_.get();
       if (there_ + coming_slots_ <= wanted_) {
         chunks_.push_back({there_, std::move(memory)});
         there_ += coming_slots_;
+        unused += static_cast<std::size_t>(coming_slots_);
       }
     } catch (const Error&) {
       wanted_ = there_;
     }
   }
-  if (coming_.valid() || there_ >= wanted_) return;
+  const auto enough = 2 * static_cast<std::size_t>(chunk_slots_);
+  if (coming_.valid() || there_ >= wanted_ || unused >= enough) return;
   coming_slots_ = next_chunk_slots();
   coming_ = warmer_.prepare(checked_bytes(coming_slots_, slot_bytes_), kPurpose);
 }

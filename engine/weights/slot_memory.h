@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory for numbered slots of one size, in chunks. The first chunk is there at once; others are
-// touched in the background, one after the other, and dropped from the end. One owner thread.
+// touched in the background when they are going to be needed, one after the other, and dropped from
+// the end. One owner thread.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +30,10 @@ class SlotMemory {
   void want(std::int32_t slots);
   std::int32_t wanted() const { return wanted_; }
 
-  // Takes in memory that has become ready, and asks for more. A refusal of the system ends growth.
-  void settle();
+  // Takes in memory that has become ready, and asks for more when fewer slots than two chunks have
+  // are `unused`: touching memory costs the cores that compute. A refusal of the system ends
+  // growth.
+  void settle(std::size_t unused);
 
   // The first slot of the chunk that would go next; 0 when only the first is left.
   std::int32_t last_chunk() const;

@@ -20,6 +20,7 @@
 #include "engine/base/buffer.h"
 #include "engine/base/error.h"
 #include "tests/support/checkpoint_builder.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/faulty_source.h"
 #include "tests/support/temp_dir.h"
 
@@ -437,6 +438,106 @@ void stop_hanging_batch(const World& world, ExpertCache& cache, std::int32_t han
   stopper.join();
 }
 
+// Which experts `leases` hold, by place in the batch.
+std::vector<std::size_t> indices(const std::vector<ExpertLease>& leases) {
+  std::vector<std::size_t> result;
+  for (const ExpertLease& lease : leases) result.push_back(lease.index());
+  return result;
+}
+
+// Of a batch that is in memory in part, that part comes first, then what is read, then the end.
+TEST(ExpertCache, GivesWhatIsReadyBeforeWhatIsRead) {
+  const World world;
+  ReadQueue queue;
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 8);
+  world.expect_batch(cache, 1, {3, 5});
+  world.source(1).hang();
+  const std::vector<std::int32_t> batch = {2, 3, 4, 5};
+  cache.begin_batch(1, batch, CacheUse::keep);
+  world.source(1).wait_for_hanging(1);
+  {
+    const std::vector<ExpertLease> ready = cache.next_ready(nullptr);
+    EXPECT_EQ(indices(ready), (std::vector<std::size_t>{1, 3}));
+    for (const ExpertLease& lease : ready)
+      world.expect_expert(lease.view(), 1, batch[lease.index()]);
+    EXPECT_EQ(cache.stats().hits, 2U);
+  }
+  std::thread releaser([&] { world.source(1).release(); });
+  std::vector<std::size_t> later;
+  while (later.size() < 2) {
+    for (const ExpertLease& lease : cache.next_ready(nullptr)) {
+      world.expect_expert(lease.view(), 1, batch[lease.index()]);
+      later.push_back(lease.index());
+    }
+  }
+  releaser.join();
+  std::ranges::sort(later);
+  EXPECT_EQ(later, (std::vector<std::size_t>{0, 2}));
+  EXPECT_EQ(cache.stats().reads, 4U);
+}
+
+// With any number of slots, mixed with next(), each expert is given once and with its own bytes; no
+// slot is lost.
+TEST(ExpertCache, GivesEachExpertOnceInWhateverOrder) {
+  const World world({.layers = 4});
+  std::minstd_rand random(7);  // NOLINT: the same on every run
+  for (const std::int32_t slots : {1, 2, 3, 5, 12, 40}) {
+    ReadQueue queue({.depth = 3});
+    BufferWarmer warmer;
+    ExpertCache cache(*world.store, queue, warmer, slots);
+    std::uint64_t given = 0;
+    for (int round = 0; round < 60; ++round) {
+      const std::int32_t layer = 1 + static_cast<std::int32_t>(random() % 3);
+      std::vector<std::int32_t> experts = all_in_file_order(*world.store);
+      std::shuffle(experts.begin(), experts.end(), random);
+      experts.resize(1 + random() % experts.size());
+      cache.begin_batch(layer, experts, CacheUse::keep);
+      cache.look_ahead(1 + layer % 3, std::vector<std::int32_t>{1, 2});
+      std::vector<int> times(experts.size(), 0);
+      const auto note = [&](const ExpertLease& lease) {
+        world.expect_expert(lease.view(), layer, experts[lease.index()]);
+        ++times[lease.index()];
+      };
+      const bool dropped = random() % 8 == 0;
+      for (std::size_t done = 0; done < experts.size();) {
+        if (dropped && done > experts.size() / 2) break;
+        if (random() % 4 == 0) {
+          note(cache.next(nullptr));
+          ++done;
+        } else {
+          const std::vector<ExpertLease> leases = cache.next_ready(nullptr);
+          ASSERT_FALSE(leases.empty());
+          for (const ExpertLease& lease : leases) note(lease);
+          done += leases.size();
+        }
+      }
+      for (const int count : times) EXPECT_EQ(count, dropped ? std::min(count, 1) : 1);
+      given += static_cast<std::uint64_t>(std::count(times.begin(), times.end(), 1));
+    }
+    EXPECT_GE(cache.stats().reads + cache.stats().hits, given);
+    EXPECT_EQ(cache.slots(), slots);
+  }
+}
+
+// An expert whose read fails ends the batch, also when others are ready; those are given first.
+TEST(ExpertCache, AFailedReadIsMetAmongReadyOnes) {
+  const World world;
+  ReadQueue queue({.retries = 0});
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 8);
+  world.expect_batch(cache, 1, {3, 5});
+  world.source(1).inject({.fault = Fault::eio});
+  cache.begin_batch(1, std::vector<std::int32_t>{2, 3, 5}, CacheUse::keep);
+  const Error error = error_of([&] {
+    for (std::size_t given = 0; given < 3;) given += cache.next_ready(nullptr).size();
+  });
+  EXPECT_EQ(error.code(), ErrorCode::io);
+  EXPECT_EQ(std::string(error.what()).rfind("layer 1 expert 2: ", 0), 0U) << error.what();
+  world.source(1).clear_faults();
+  world.expect_batch(cache, 1, {2, 3, 5});
+}
+
 TEST(ExpertCache, StopsWhileReadsHangAndUsesOtherSlots) {
   const World world;
   ReadQueue queue({.depth = 4});
@@ -596,6 +697,21 @@ TEST(ExpertCache, SlotsComeAndGoByChunks) {
     EXPECT_GE(cache.slots(), std::min(slots, 12));
     EXPECT_LE(cache.slots(), std::max(slots + 1, 2));
   }
+}
+
+// Memory is touched for experts that come, not for all that might.
+TEST(ExpertCache, SlotsComeAsTheyAreNeeded) {
+  const World world;
+  ReadQueue queue;
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 12, 2 * world.store->slot_bytes());
+  for (int round = 0; round < 20; ++round) world.expect_batch(cache, 1, {0, 1, 2});
+  EXPECT_GE(cache.slots(), 4);
+  EXPECT_LE(cache.slots(), 8);  // three in use, and as many as two chunks with one on its way
+  for (int round = 0; round < 20; ++round) {
+    world.expect_batch(cache, 1, all_in_file_order(*world.store));
+  }
+  EXPECT_EQ(cache.slots(), 12);
 }
 
 // A chunk leaves only when no read writes to it any more.
