@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -61,9 +62,9 @@ class KimiSweep final : public Sweep {
   void run_layer(std::int32_t layer);
   SpineLease acquire(std::int32_t segment);
   void attention(std::int32_t layer);
-  void attention_tile(std::int32_t layer, const SpineLease& lease, const Tile& tile, float* out);
-  void kda_tile(std::int32_t layer, const KdaMatrices& w, const Tile& tile, Rows* x, float* out);
-  void mla_tile(std::int32_t layer, const MlaMatrices& w, const Tile& tile, Rows* x, float* out);
+  Rows attention_heads(std::int32_t layer, const SpineLease& lease, const Tile& tile);
+  Rows kda_heads(std::int32_t layer, const KdaMatrices& w, const Tile& tile, Rows* x);
+  Rows mla_heads(std::int32_t layer, const MlaMatrices& w, const Tile& tile, Rows* x);
   void advance_part(std::int32_t layer, const Part& part, const Tile& tile, const KdaTile& arrays);
   void ffn_input(std::int32_t layer, const Tile& tile);
   void dense(std::int32_t layer);
@@ -197,16 +198,25 @@ void KimiSweep::mix(const std::vector<float>& res_weight, const Tile& tile, floa
 // prefix += Attn(norm(mix)). At a block border the prefix is closed as a block and a new one begins
 // with the attention's output alone; the mix still sees the blocks from before.
 void KimiSweep::attention(std::int32_t layer) {
-  const SpineLease lease = acquire(parts_.files.spine.attention[size(layer)]);
-  const bool kda = config_.is_kda[size(layer)];
-  const Timed timed(kda ? &parts_.times.kda_s : &parts_.times.mla_s);
+  const std::int32_t unit = parts_.files.spine.attention[size(layer)];
+  std::optional<SpineLease> heads_lease(acquire(unit));
+  std::optional<SpineLease> output_lease;
+  double* const seconds = config_.is_kda[size(layer)] ? &parts_.times.kda_s : &parts_.times.mla_s;
   const bool closes_block = config_.attn_res_block > 0 && layer % config_.attn_res_block == 0;
   float* const next = closes_block ? spare_rows_.back() : residuals_.prefix;
   for_each_tile([&](const Tile& tile) {
     const Scratch::Frame frame(parts_.scratch);
+    Rows heads = [&] {
+      const Timed timed(seconds);
+      return attention_heads(layer, *heads_lease, tile);
+    }();
+    // What has served makes room for what comes next.
+    if (tile.begin + tile.tokens == tokens_) heads_lease.reset();
+    if (!output_lease) output_lease.emplace(acquire(unit + 1));
+    const Timed timed(seconds);
     const std::size_t floats = size(tile.tokens) * size(config_.hidden);
     float* const out = parts_.scratch.floats(floats);
-    attention_tile(layer, lease, tile, out);
+    ops_.matmul(output_lease->matrix(0), &heads, out, config_.hidden);
     float* const to = row(next, tile.begin);
     if (closes_block) {
       std::copy_n(out, floats, to);
@@ -220,8 +230,8 @@ void KimiSweep::attention(std::int32_t layer) {
   spare_rows_.pop_back();
 }
 
-void KimiSweep::attention_tile(std::int32_t layer, const SpineLease& lease, const Tile& tile,
-                               float* out) {
+// The heads' outputs, before the output projection, in the caller's scratch frame.
+Rows KimiSweep::attention_heads(std::int32_t layer, const SpineLease& lease, const Tile& tile) {
   const LayerVectors& vectors = parts_.layers[size(layer)];
   float* const input = parts_.scratch.floats(size(tile.tokens) * size(config_.hidden));
   mix(vectors.self_attention_res, tile, input);
@@ -229,19 +239,16 @@ void KimiSweep::attention_tile(std::int32_t layer, const SpineLease& lease, cons
                 config_.hidden, config_.rms_norm_eps);
   Rows x{input, config_.hidden, tile.tokens, config_.hidden};
   if (config_.is_kda[size(layer)]) {
-    kda_tile(layer, kda_matrices(config_, lease), tile, &x, out);
-  } else {
-    mla_tile(layer, mla_matrices(config_, lease), tile, &x, out);
+    return kda_heads(layer, kda_matrices(config_, lease), tile, &x);
   }
+  return mla_heads(layer, mla_matrices(config_, lease), tile, &x);
 }
 
-void KimiSweep::kda_tile(std::int32_t layer, const KdaMatrices& w, const Tile& tile, Rows* x,
-                         float* out) {
+Rows KimiSweep::kda_heads(std::int32_t layer, const KdaMatrices& w, const Tile& tile, Rows* x) {
   const KdaTile arrays = take_kda_tile(ops_, config_.kda, tile.tokens);
   project_kda(ops_, config_.kda, w, x, arrays);
   for (const Part& part : sweep_parts_) advance_part(layer, part, tile, arrays);
-  Rows heads{arrays.out, config_.kda.width(), tile.tokens, config_.kda.width()};
-  ops_.matmul(w.o_proj, &heads, out, config_.hidden);
+  return {arrays.out, config_.kda.width(), tile.tokens, config_.kda.width()};
 }
 
 // Advances the KDA state of a part over its rows of the tile, from kept length to kept length.
@@ -273,8 +280,7 @@ void KimiSweep::advance_part(std::int32_t layer, const Part& part, const Tile& t
   advance_to(end);
 }
 
-void KimiSweep::mla_tile(std::int32_t layer, const MlaMatrices& w, const Tile& tile, Rows* x,
-                         float* out) {
+Rows KimiSweep::mla_heads(std::int32_t layer, const MlaMatrices& w, const Tile& tile, Rows* x) {
   std::vector<MlaSegment> segments;
   for (const Part& part : sweep_parts_) {
     const auto [begin, end] = overlap(part, tile);
@@ -283,12 +289,11 @@ void KimiSweep::mla_tile(std::int32_t layer, const MlaMatrices& w, const Tile& t
                         part.sequence->length() + (begin - part.first_row),
                         &part.sequence->latents()});
   }
-  const std::int32_t width = config_.mla.heads * config_.mla.v_head_dim;
+  const std::int32_t width = config_.mla.width();
   float* const values = parts_.scratch.floats(size(tile.tokens) * size(width));
   mla(ops_, config_.mla, w, parts_.layers[size(layer)].mla, attention_index(layer), segments, x,
       values);
-  Rows heads{values, width, tile.tokens, width};
-  ops_.matmul(w.o_proj, &heads, out, config_.hidden);
+  return {values, width, tile.tokens, width};
 }
 
 // The feed-forward part's input: norm(mix).

@@ -30,13 +30,11 @@ void visit_kda(const ModelConfig& config, KdaMatrices* m, const Visit& visit) {
     visit(&m->g_a_proj, "self_attn.g_a_proj", kda.head_dim, config.hidden);
     visit(&m->g_b_proj, "self_attn.g_b_proj", kda.width(), kda.head_dim);
   }
-  visit(&m->o_proj, "self_attn.o_proj", config.hidden, kda.width());
 }
 
 void visit_mla(const ModelConfig& config, MlaMatrices* m, const Visit& visit) {
   const MlaConfig& mla = config.mla;
   const std::int32_t q_rows = mla.heads * mla.q_head_dim();
-  const std::int32_t values = mla.heads * mla.v_head_dim;
   visit(&m->kv_a_proj, "self_attn.kv_a_proj_with_mqa", mla.cache_width(), config.hidden);
   if (mla.q_lora_rank == 0) {
     visit(&m->q_proj, "self_attn.q_proj", q_rows, config.hidden);
@@ -46,8 +44,14 @@ void visit_mla(const ModelConfig& config, MlaMatrices* m, const Visit& visit) {
   }
   visit(&m->kv_b_proj, "self_attn.kv_b_proj", mla.heads * (mla.qk_nope_head_dim + mla.v_head_dim),
         mla.kv_lora_rank);
-  if (mla.output_gate) visit(&m->g_proj, "self_attn.g_proj", values, config.hidden);
-  visit(&m->o_proj, "self_attn.o_proj", config.hidden, values);
+  if (mla.output_gate) {
+    visit(&m->g_proj, "self_attn.g_proj", mla.width(), config.hidden);
+  }
+}
+
+// Attention's output projection has a unit of its own: it is read while the heads are computed.
+void visit_output(const ModelConfig& config, std::int32_t width, const Visit& visit) {
+  visit(nullptr, "self_attn.o_proj", config.hidden, width);
 }
 
 void visit_moe(const ModelConfig& config, MoeMatrices* m, const Visit& visit) {
@@ -191,6 +195,9 @@ KimiSpine spine_units(const TensorIndex& index, const ModelConfig& config) {
         visit_mla(config, &mla, visit);
       }
     }));
+    add_unit(layer, "attention output", [&](const Visit& visit) {
+      visit_output(config, config.is_kda[l] ? config.kda.width() : config.mla.width(), visit);
+    });
     if (config.is_moe[l]) {
       spine.ffn.push_back(add_unit(layer, "router and shared experts",
                                    [&](const Visit& visit) { visit_moe(config, &moe, visit); }));

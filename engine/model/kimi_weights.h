@@ -21,7 +21,7 @@ namespace penstock {
 // The units of the spine, numbered in order of use.
 struct KimiSpine {
   std::vector<SpineUnit> units;
-  std::vector<std::int32_t> attention;  // [layers]
+  std::vector<std::int32_t> attention;  // [layers], followed by that of the output projection
   // [layers]: with experts one unit (router, latent projections, shared experts); without, that of
   // gate and up, followed by that of down.
   std::vector<std::int32_t> ffn;

@@ -25,7 +25,6 @@ struct KdaMatrices {
   WeightMatrix b_proj;                  // [heads][hidden]
   WeightMatrix g_proj;                  // [width][hidden] with full_rank_gate, else
   WeightMatrix g_a_proj, g_b_proj;      // [head_dim][hidden], [width][head_dim]
-  WeightMatrix o_proj;                  // [hidden][width]
 };
 
 struct MlaVectors {
@@ -39,7 +38,6 @@ struct MlaMatrices {
   WeightMatrix kv_a_proj;           // kv_a_proj_with_mqa [kv_lora_rank + rope][hidden]
   WeightMatrix kv_b_proj;           // [heads * (nope + v)][kv_lora_rank]
   WeightMatrix g_proj;              // [heads * v_head_dim][hidden] with output_gate
-  WeightMatrix o_proj;              // [hidden][heads * v_head_dim]
 };
 
 // A gated FFN: down(act(gate x, up x)).

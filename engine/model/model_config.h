@@ -38,6 +38,7 @@ struct MlaConfig {
 
   std::int32_t cache_width() const { return kv_lora_rank + qk_rope_head_dim; }
   std::int32_t q_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
+  std::int32_t width() const { return heads * v_head_dim; }
 };
 
 struct MoeConfig {

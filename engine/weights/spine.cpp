@@ -6,6 +6,7 @@
 #include <cassert>
 #include <chrono>
 #include <future>
+#include <list>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,11 +17,11 @@ namespace penstock {
 namespace {
 
 constexpr std::int32_t kNone = -1;
-constexpr std::int32_t kReadAhead = 2;   // segments on their way to memory
+constexpr std::int32_t kReadAhead = 4;   // segments on their way to memory or in a window
 constexpr std::int32_t kTouchAhead = 3;  // pins whose memory is made ready
 constexpr std::chrono::milliseconds kDrainPoll{1};
 
-// Memory that holds one segment at a time: a window, or the pin of one.
+// Memory that holds one segment at a time: the pin of one, or a part of a window.
 struct Place {
   enum class Status : std::uint8_t {
     empty,
@@ -33,7 +34,18 @@ struct Place {
   std::int32_t leases = 0;
   ReadId read = 0;        // while reading or draining
   bool demanded = false;  // by an acquire that waits for it
-  Buffer memory;
+  std::byte* memory = nullptr;
+};
+
+struct Pin : Place {
+  Buffer buffer;
+};
+
+// Segments follow one another in a window; it is used anew when all of them have served.
+struct Window {
+  Buffer buffer;
+  std::uint64_t used_bytes = 0;
+  std::list<Place> places;
 };
 
 }  // namespace
@@ -51,7 +63,7 @@ struct SpineStore::State {
   const SpineSegment& at(std::int32_t segment) const {
     return segments[static_cast<std::size_t>(segment)];
   }
-  Place& pin(std::int32_t segment) { return pins[static_cast<std::size_t>(segment)]; }
+  Pin& pin(std::int32_t segment) { return pins[static_cast<std::size_t>(segment)]; }
   bool wants_pin(std::int32_t segment) const {
     return plan.pinned[static_cast<std::size_t>(segment)];
   }
@@ -63,9 +75,12 @@ struct SpineStore::State {
 
   Place* place_of(std::int32_t segment);
   void settle();
-  void settle(Place& place, bool keep_memory);
+  void settle(Place& place, bool keep);
+  void settle(Window& window);
   void drop(Place& place);
   bool get_pin_memory(std::int32_t segment, bool wait);
+  bool serves_before(const Place& place, std::int32_t segment) const;
+  Window* choose_window(std::int32_t segment);
   Place* take_window(std::int32_t segment);
   Place* take_place(std::int32_t segment, bool wait);
   void start_read(Place& place, std::int32_t segment, ReadPriority priority);
@@ -78,8 +93,8 @@ struct SpineStore::State {
   ReadQueue& queue;
   BufferWarmer& warmer;
   PinPlan plan;
-  std::array<Place, 2> windows;
-  std::vector<Place> pins;                   // [segments]
+  std::array<Window, 2> windows;
+  std::vector<Pin> pins;                     // [segments]
   std::vector<std::future<Buffer>> warming;  // [segments]: memory of pins to come
   std::int32_t position = 0;                 // the segment acquired last
   bool lock_pins = false;
@@ -94,8 +109,9 @@ Place* SpineStore::State::place_of(std::int32_t segment) {
            (place.status == Place::Status::reading || place.status == Place::Status::ready);
   };
   if (holds(pin(segment))) return &pin(segment);
-  for (Place& window : windows) {
-    if (holds(window)) return &window;
+  for (Window& window : windows) {
+    const auto it = std::ranges::find_if(window.places, holds);
+    if (it != window.places.end()) return &*it;
   }
   return nullptr;
 }
@@ -111,73 +127,112 @@ void SpineStore::State::drop(Place& place) {
   place.segment = kNone;
 }
 
-// Takes back a place whose cancelled read has ended, and memory that the plan no longer grants.
-void SpineStore::State::settle(Place& place, bool keep_memory) {
-  if (!keep_memory && place.leases == 0) drop(place);
-  if (place.status == Place::Status::draining && queue.finished(place.read)) {
-    queue.wait(place.read, nullptr);
-    place.status = Place::Status::empty;
-  }
-  if (!keep_memory && place.status == Place::Status::empty) place.memory = Buffer();
+// Takes back a place whose cancelled read has ended.
+void SpineStore::State::settle(Place& place, bool keep) {
+  if (!keep && place.leases == 0) drop(place);
+  if (place.status != Place::Status::draining || !queue.finished(place.read)) return;
+  queue.wait(place.read, nullptr);
+  place.status = Place::Status::empty;
 }
 
+void SpineStore::State::settle(Window& window) {
+  for (Place& place : window.places) settle(place, plan.window_bytes > 0);
+  std::erase_if(window.places, [](const Place& place) {
+    return place.status == Place::Status::empty && place.leases == 0;
+  });
+  if (!window.places.empty()) return;
+  window.used_bytes = 0;
+  if (plan.window_bytes == 0) window.buffer = Buffer();
+}
+
+// Gives back memory that the plan no longer grants.
 void SpineStore::State::settle() {
   for (std::int32_t i = 0; i < count(); ++i) {
-    settle(pin(i), wants_pin(i));
+    Pin& place = pin(i);
+    settle(place, wants_pin(i));
     std::future<Buffer>& coming = warming[static_cast<std::size_t>(i)];
-    if (!wants_pin(i) && coming.valid() && is_ready(coming)) coming = {};
+    if (wants_pin(i)) continue;
+    if (place.status == Place::Status::empty) place.buffer = Buffer();
+    if (coming.valid() && is_ready(coming)) coming = {};
   }
-  for (Place& window : windows) settle(window, plan.window_bytes > 0);
+  for (Window& window : windows) settle(window);
 }
 
 // Whether the memory of the segment's pin is there. It is made in the background; with `wait` it is
 // waited for.
 bool SpineStore::State::get_pin_memory(std::int32_t segment, bool wait) {
-  Place& place = pin(segment);
-  if (place.memory.size() > 0) return true;
+  Pin& place = pin(segment);
+  if (place.buffer.size() > 0) return true;
   std::future<Buffer>& coming = warming[static_cast<std::size_t>(segment)];
   if (!coming.valid()) {
     coming = warmer.prepare(static_cast<std::size_t>(at(segment).memory_bytes), "the spine");
   }
   if (!wait && !is_ready(coming)) return false;
   try {
-    place.memory = coming.get();
-    if (lock_pins) place.memory.lock();
+    place.buffer = coming.get();
+    if (lock_pins) place.buffer.lock();
   } catch (const Error&) {
     if (plan.window_bytes == 0) throw;
     plan.pinned[static_cast<std::size_t>(segment)] = false;  // it can be streamed all the same
     return false;
   }
+  place.memory = place.buffer.data();
   return true;
 }
 
-// A window for the segment, if need be that of a segment that is used later; null when there is
-// none yet.
-Place* SpineStore::State::take_window(std::int32_t segment) {
-  Place* best = nullptr;
-  for (Place& window : windows) {
-    if (window.leases > 0 || window.status == Place::Status::draining) continue;
-    if (window.status == Place::Status::empty) {
-      best = &window;
-      break;
+// Whether what is in the place is wanted, or still written, when memory for `segment` is looked
+// for.
+bool SpineStore::State::serves_before(const Place& place, std::int32_t segment) const {
+  if (place.leases > 0 || place.status == Place::Status::draining) return true;
+  return segment != position && distance(place.segment) <= distance(segment);
+}
+
+// The window for a segment: behind what serves before it, else an empty one, else the one whose
+// segments are all used later, and latest. Null when there is none.
+Window* SpineStore::State::choose_window(std::int32_t segment) {
+  const auto serves = [&](const Place& place) { return serves_before(place, segment); };
+  Window* best = nullptr;
+  std::int32_t latest = 0;
+  for (Window& window : windows) {
+    if (std::ranges::any_of(window.places, serves)) {
+      const std::uint64_t bytes = memory_bytes[static_cast<std::size_t>(segment)];
+      if (window.used_bytes + bytes <= plan.window_bytes) return &window;
+      continue;
     }
-    const bool later = distance(window.segment) > distance(segment) || segment == position;
-    const bool latest = best == nullptr || distance(window.segment) > distance(best->segment);
-    if (later && latest) best = &window;
-  }
-  if (best == nullptr) return nullptr;
-  drop(*best);
-  if (best->status != Place::Status::empty) return nullptr;  // drains
-  if (best->memory.size() == 0) {
-    best->memory = Buffer(static_cast<std::size_t>(plan.window_bytes), "the spine's windows");
+    std::int32_t first_use = count() + 1;  // an empty one
+    for (const Place& place : window.places) {
+      first_use = std::min(first_use, distance(place.segment));
+    }
+    if (first_use <= latest) continue;
+    best = &window;
+    latest = first_use;
   }
   return best;
+}
+
+// A place in a window for the segment; null when there is none yet.
+Place* SpineStore::State::take_window(std::int32_t segment) {
+  Window* const window = choose_window(segment);
+  if (window == nullptr) return nullptr;
+  const auto serves = [&](const Place& place) { return serves_before(place, segment); };
+  if (std::ranges::none_of(window->places, serves)) {
+    for (Place& place : window->places) drop(place);
+    settle(*window);
+    if (!window->places.empty()) return nullptr;  // drains
+  }
+  if (window->buffer.size() == 0) {
+    window->buffer = Buffer(static_cast<std::size_t>(plan.window_bytes), "the spine's windows");
+  }
+  Place& place = window->places.emplace_back();
+  place.memory = window->buffer.data() + window->used_bytes;
+  window->used_bytes += memory_bytes[static_cast<std::size_t>(segment)];
+  return &place;
 }
 
 // Memory for a segment that has none; null when there is none yet. Pins whose memory is not ready
 // pass through a window as long as there are windows.
 Place* SpineStore::State::take_place(std::int32_t segment, bool wait) {
-  Place& own = pin(segment);
+  Pin& own = pin(segment);
   const bool own_is_free = own.status == Place::Status::empty;
   if (wants_pin(segment) && own_is_free &&
       get_pin_memory(segment, wait && plan.window_bytes == 0)) {
@@ -192,7 +247,7 @@ void SpineStore::State::start_read(Place& place, std::int32_t segment, ReadPrior
     ops.push_back({.source = read.source,
                    .offset = read.offset,
                    .bytes = static_cast<std::size_t>(read.bytes),
-                   .memory = place.memory.data() + read.base});
+                   .memory = place.memory + read.base});
   }
   place.read = queue.submit(ops, priority);
   place.segment = segment;
@@ -219,7 +274,7 @@ void SpineStore::State::read_ahead() {
   }
   for (std::int32_t step = 1; step < count() && touching < kTouchAhead; ++step) {
     const std::int32_t segment = (position + step) % count();
-    if (!wants_pin(segment) || pin(segment).memory.size() > 0) continue;
+    if (!wants_pin(segment) || pin(segment).buffer.size() > 0) continue;
     get_pin_memory(segment, false);
     ++touching;
   }
@@ -271,8 +326,8 @@ SpineStore::~SpineStore() {
     state_->drop(place);
     if (place.status == Place::Status::draining) state_->queue.wait(place.read, nullptr);
   };
-  for (Place& place : state_->pins) end(place);
-  for (Place& place : state_->windows) end(place);
+  for (Pin& pin : state_->pins) end(pin);
+  for (Window& window : state_->windows) std::ranges::for_each(window.places, end);
 }
 
 SpineLease SpineStore::acquire(std::int32_t segment, const StopFlag* stop) {
@@ -287,7 +342,7 @@ SpineLease SpineStore::acquire(std::int32_t segment, const StopFlag* stop) {
       if (place.status == Place::Status::reading) state.land(place, stop);
       if (place.status == Place::Status::ready) {
         state.read_ahead();
-        return {this, segment, segment_views(state.at(segment), place.memory.data())};
+        return {this, segment, segment_views(state.at(segment), place.memory)};
       }
     } catch (...) {
       --place.leases;
@@ -298,10 +353,10 @@ SpineLease SpineStore::acquire(std::int32_t segment, const StopFlag* stop) {
 }
 
 std::optional<SpineLease> SpineStore::find(std::int32_t segment) {
-  Place& pin = state_->pin(segment);
+  Pin& pin = state_->pin(segment);
   if (pin.status != Place::Status::ready) return std::nullopt;
   ++pin.leases;
-  return SpineLease(this, segment, segment_views(state_->at(segment), pin.memory.data()));
+  return SpineLease(this, segment, segment_views(state_->at(segment), pin.memory));
 }
 
 void SpineStore::release(std::int32_t segment) noexcept {
@@ -323,7 +378,7 @@ bool SpineStore::upkeep() {
   std::int32_t busy = 0;
   for (std::int32_t step = 1; step <= state.count() && busy < kReadAhead; ++step) {
     const std::int32_t segment = (state.position + step) % state.count();
-    Place& pin = state.pin(segment);
+    Pin& pin = state.pin(segment);
     if (!state.wants_pin(segment) || pin.status == Place::Status::ready) continue;
     ++busy;
     try {
@@ -359,8 +414,8 @@ std::uint64_t SpineStore::resident_bytes() const {
 
 std::uint64_t SpineStore::memory_bytes() const {
   std::uint64_t bytes = 0;
-  for (const Place& place : state_->pins) bytes += place.memory.size();
-  for (const Place& place : state_->windows) bytes += place.memory.size();
+  for (const Pin& pin : state_->pins) bytes += pin.buffer.size();
+  for (const Window& window : state_->windows) bytes += window.buffer.size();
   return bytes;
 }
 

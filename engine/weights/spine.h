@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The spine in memory: each segment is pinned, or streamed through one of two window buffers, the
-// next streamed one being read while the present one is used. Segments are used in order, again and
-// again: sweep after sweep. Bits do not depend on what is pinned. One owner thread; matrices may be
+// next streamed ones being read while the present one is used. A window has room for the largest
+// segment, or for several small ones. Segments are used in order, again and again: sweep after
+// sweep. Bits do not depend on what is pinned. One owner thread; matrices may be
 // read by any thread while their lease lives.
 //
 // What is pinned is the plan's choice (pin_plan.h). Pins fill as segments pass, or by upkeep()

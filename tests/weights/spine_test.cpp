@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -26,14 +27,15 @@ std::string tensor_name(std::int32_t i) {
 }
 
 // A spine of kSegments units over two shards, all reads behind faults. Segment i is a matrix of
-// 20 + i rows; segment 4 has a second one in F32 from the other shard.
+// rows[i] rows; segment 4 has a second one in F32 from the other shard.
 struct Spine {
-  Spine() {
+  explicit Spine(const std::vector<std::int32_t>& the_rows = {20, 21, 22, 23, 24, 25, 26, 27, 28})
+      : rows(the_rows) {
     BuiltShard a{"a.safetensors", {}, 1235};
     BuiltShard b{"b.safetensors", {float_tensor("extra", TensorType::f32, {33, 17})}, 17};
     for (std::int32_t i = 0; i < kSegments; ++i) {
       (i % 2 == 0 ? a : b)
-          .tensors.push_back(float_tensor(tensor_name(i), TensorType::bf16, {20 + i, 300}));
+          .tensors.push_back(float_tensor(tensor_name(i), TensorType::bf16, {rows_of(i), 300}));
     }
     write_checkpoint(dir.path(), {a, b});
     for (const BuiltShard& shard : {a, b}) {
@@ -42,12 +44,13 @@ struct Spine {
     index = std::make_unique<TensorIndex>(
         TensorIndex::open(dir.path(), [this](const std::string& path) {
           auto source = std::make_unique<FaultySource>(open_source(path));
-          if (path.ends_with("/b.safetensors")) faulty = source.get();
+          (path.ends_with("/b.safetensors") ? faulty : other) = source.get();
           return source;
         }));
     std::vector<SpineUnit> units;
     for (std::int32_t i = 0; i < kSegments; ++i) {
-      units.push_back({"unit " + std::to_string(i), {{tensor_name(i), 20 + i, 300, 0, 20 + i}}});
+      units.push_back(
+          {"unit " + std::to_string(i), {{tensor_name(i), rows_of(i), 300, 0, rows_of(i)}}});
     }
     units[4].matrices.push_back({"extra", 33, 17, 0, 33});
     segments = plan_segments({index.get()}, units);
@@ -55,6 +58,9 @@ struct Spine {
     for (const SpineSegment& segment : segments) payload += segment.payload_bytes;
   }
 
+  std::int32_t rows_of(std::int32_t segment) const {
+    return rows[static_cast<std::size_t>(segment)];
+  }
   SpineStore store(std::uint64_t budget) { return {segments, queue, warmer, budget}; }
   std::uint64_t all() const {
     return std::accumulate(memory.begin(), memory.end(), std::uint64_t{0});
@@ -62,7 +68,7 @@ struct Spine {
 
   void expect_bytes(const SpineLease& lease, std::int32_t segment) const {
     const WeightMatrix& matrix = lease.matrix(0);
-    EXPECT_EQ(matrix.rows, 20 + segment);
+    EXPECT_EQ(matrix.rows, rows_of(segment));
     EXPECT_EQ(matrix.cols, 300);
     EXPECT_TRUE(bytes_of(matrix) == bytes.at(tensor_name(segment))) << segment;
     if (segment == 4) {
@@ -77,9 +83,11 @@ struct Spine {
     for (std::int32_t i = 0; i < kSegments; ++i) expect_bytes(store.acquire(i, nullptr), i);
   }
 
+  const std::vector<std::int32_t> rows;
   TempDir dir;
   std::map<std::string, std::string> bytes;
   FaultySource* faulty = nullptr;  // behind the odd segments and "extra"
+  FaultySource* other = nullptr;   // behind the even ones
   std::unique_ptr<TensorIndex> index;
   std::vector<SpineSegment> segments;
   std::vector<std::uint64_t> memory;
@@ -123,6 +131,44 @@ TEST(Spine, ReadsAheadOfTheSegmentInUse) {
     EXPECT_EQ(store.bytes_read(), spine.segments[0].payload_bytes);
   }
   spine.expect_bytes(store.acquire(1, nullptr), 1);
+}
+
+// As in a layer: a large segment, and two small ones behind it.
+const std::vector<std::int32_t> kMixedRows = {90, 60, 20, 15, 60, 20, 15, 60, 20};
+
+TEST(Spine, SmallSegmentsShareAWindow) {
+  Spine spine(kMixedRows);
+  const auto reads = [&] { return spine.faulty->calls() + spine.other->calls(); };
+  const std::uint64_t before = reads();
+  SpineStore store = spine.store(spine_floor(spine.memory));
+  store.acquire(0, nullptr);
+  const SpineLease lease = store.acquire(1, nullptr);
+  // Behind 1 there is room for 2, and in the other window for 3 and 4.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (reads() < before + 6 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  EXPECT_EQ(reads(), before + 6);  // segment 4 takes two
+  EXPECT_LE(store.memory_bytes(), spine_floor(spine.memory));
+  spine.expect_bytes(lease, 1);
+  for (const std::int32_t i : {2, 3, 4}) spine.expect_bytes(store.acquire(i, nullptr), i);
+}
+
+TEST(Spine, SegmentsOfAnySizeKeepTheirBytes) {
+  Spine spine(kMixedRows);
+  for (std::uint64_t budget = spine_floor(spine.memory); budget <= spine.all(); budget += 4096) {
+    SpineStore store = spine.store(budget);
+    spine.sweep(store);
+    EXPECT_EQ(store.bytes_read(), spine.payload);
+    for (const std::int32_t i : {0, 1, 7, 8, 0, 5, 2, 2, 8, 6, 3, 1}) {
+      spine.expect_bytes(store.acquire(i, nullptr), i);
+    }
+    for (std::int32_t i = 0; i + 1 < kSegments; ++i) {
+      const SpineLease first = store.acquire(i, nullptr);
+      const SpineLease second = store.acquire(i + 1, nullptr);
+      spine.expect_bytes(first, i);
+      spine.expect_bytes(second, i + 1);
+    }
+    EXPECT_LE(store.memory_bytes(), budget);
+  }
 }
 
 TEST(Spine, TwoSegmentsMayBeLeasedAtOnce) {
