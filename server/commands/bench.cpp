@@ -21,6 +21,7 @@
 #include "config/config.h"
 #include "engine/base/buffer.h"
 #include "engine/base/error.h"
+#include "engine/base/ram_rate.h"
 #include "engine/base/system_memory.h"
 #include "engine/io/drive_probe.h"
 #include "engine/io/random_reads.h"
@@ -39,6 +40,8 @@ namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kRamBytes = 512UL << 20U;  // read to see how fast memory is
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -249,7 +252,7 @@ class BenchDiskCommand : public Command {
 
  private:
   void report(const Config& config, const DriveRate& rate) const {
-    const MachineRates rates{rate.best.gb_per_s, measure_ram_gb_per_s()};
+    const MachineRates rates{rate.best.gb_per_s, ram_read_gb_per_s(kRamBytes)};
     nlohmann::ordered_json json = rate_json(rate);
     json["ram_gb_per_s"] = rates.ram_gb_per_s;
     std::string text = describe_rate(rate) + "memory: " + format_rate(rates.ram_gb_per_s) + "\n";

@@ -21,7 +21,4 @@ struct MachineRates {
 double predict_token_s(const ModelPlan& plan, std::uint64_t budget_bytes, double spine_share,
                        const MachineRates& rates);
 
-// GB/s at which all cores together read memory. Takes a second and half a gigabyte.
-double measure_ram_gb_per_s();
-
 }  // namespace penstock
