@@ -8,7 +8,6 @@
 #include <string>
 #include <thread>
 #include <unordered_set>
-#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/weights/slot_memory.h"
@@ -491,30 +490,6 @@ void ExpertCache::release(std::int32_t slot) noexcept {
   } catch (...) {
     // next() meets the same trouble and reports it.
   }
-}
-
-ExpertLease::ExpertLease(ExpertCache* cache, std::int32_t slot, std::size_t index,
-                         const ExpertView& view)
-    : cache_(cache), slot_(slot), index_(index), view_(view) {}
-
-ExpertLease::ExpertLease(ExpertLease&& other) noexcept
-    : cache_(std::exchange(other.cache_, nullptr)),
-      slot_(other.slot_),
-      index_(other.index_),
-      view_(other.view_) {}
-
-ExpertLease& ExpertLease::operator=(ExpertLease&& other) noexcept {
-  if (this == &other) return *this;
-  if (cache_ != nullptr) cache_->release(slot_);
-  cache_ = std::exchange(other.cache_, nullptr);
-  slot_ = other.slot_;
-  index_ = other.index_;
-  view_ = other.view_;
-  return *this;
-}
-
-ExpertLease::~ExpertLease() {
-  if (cache_ != nullptr) cache_->release(slot_);
 }
 
 }  // namespace penstock
