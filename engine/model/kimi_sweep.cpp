@@ -2,9 +2,9 @@
 //
 // The forward pass (spec: model.md sections 4 to 6).
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -58,6 +58,7 @@ class KimiSweep final : public Sweep {
     }
   }
 
+  void run_step();
   void embed(const Tile& tile);
   void run_layer(std::int32_t layer);
   SpineLease acquire(std::int32_t segment);
@@ -86,7 +87,6 @@ class KimiSweep final : public Sweep {
   float* row(float* array, std::int32_t t) const {
     return array + std::ptrdiff_t{t} * config_.hidden;
   }
-  std::size_t attention_index(std::int32_t layer) const;  // among the layers of its kind
 
   KimiParts& parts_;
   const ModelConfig& config_;
@@ -142,6 +142,20 @@ KimiSweep::KimiSweep(KimiParts& parts, std::vector<Slice> slices, const SweepOpt
 bool KimiSweep::step() {
   if (steps_done_ == steps_total()) return false;
   const Timed timed(&parts_.times.step_s);
+  try {
+    run_step();
+  } catch (const Error& error) {
+    // Weights may have been damaged on their way to memory: the next sweep reads them anew.
+    if (error.code() == ErrorCode::model) {
+      parts_.spine.forget();
+      parts_.cache.forget();
+    }
+    throw;
+  }
+  return ++steps_done_ < steps_total();
+}
+
+void KimiSweep::run_step() {
   if (steps_done_ == 0) {
     parts_.look_ahead.begin_token();
     for_each_tile([&](const Tile& tile) { embed(tile); });
@@ -151,7 +165,6 @@ bool KimiSweep::step() {
   } else {
     output_head();
   }
-  return ++steps_done_ < steps_total();
 }
 
 void KimiSweep::embed(const Tile& tile) {
@@ -172,6 +185,8 @@ void KimiSweep::run_layer(std::int32_t layer) {
   } else {
     dense(layer);
   }
+  check_finite({residuals_.prefix, size(tokens_) * size(config_.hidden)},
+               "layer " + std::to_string(layer));
   if (!want_layer_outputs_) return;
   for (Part& part : sweep_parts_) {
     const float* const last = row(residuals_.prefix, part.first_row + part.tokens - 1);
@@ -254,7 +269,7 @@ Rows KimiSweep::kda_heads(std::int32_t layer, const KdaMatrices& w, const Tile& 
 // Advances the KDA state of a part over its rows of the tile, from kept length to kept length.
 void KimiSweep::advance_part(std::int32_t layer, const Part& part, const Tile& tile,
                              const KdaTile& arrays) {
-  const std::size_t l = attention_index(layer);
+  const std::size_t l = config_.attention_index(layer);
   KdaState& next = part.sequence->next();
   const auto [begin, end] = overlap(part, tile);
   std::int32_t from = begin;
@@ -291,8 +306,8 @@ Rows KimiSweep::mla_heads(std::int32_t layer, const MlaMatrices& w, const Tile& 
   }
   const std::int32_t width = config_.mla.width();
   float* const values = parts_.scratch.floats(size(tile.tokens) * size(width));
-  mla(ops_, config_.mla, w, parts_.layers[size(layer)].mla, attention_index(layer), segments, x,
-      values);
+  mla(ops_, config_.mla, w, parts_.layers[size(layer)].mla, config_.attention_index(layer),
+      segments, x, values);
   return {values, width, tile.tokens, width};
 }
 
@@ -421,12 +436,7 @@ void KimiSweep::output_head() {
   for (std::size_t i = size(spine.head); i < spine.units.size(); ++i) {
     head_piece(acquire(static_cast<std::int32_t>(i)), spine.units[i].matrices.front());
   }
-  for (const Part& part : sweep_parts_) {
-    if (std::ranges::all_of(part.logits, [](float value) { return std::isfinite(value); }))
-      continue;
-    throw Error(ErrorCode::model,
-                "the model computed logits that are not finite: the weights may be damaged");
-  }
+  for (const Part& part : sweep_parts_) check_finite(part.logits, "output head");
 }
 
 // The logits of one piece of the vocabulary, for all rows that want any.
@@ -481,12 +491,6 @@ std::span<const float> KimiSweep::layer_outputs(std::size_t slice) const {
 std::vector<std::shared_ptr<const KeptState>> KimiSweep::take_kept(std::size_t slice) {
   auto& kept = sweep_parts_[slice].kept;
   return {std::make_move_iterator(kept.begin()), std::make_move_iterator(kept.end())};
-}
-
-std::size_t KimiSweep::attention_index(std::int32_t layer) const {
-  const bool kda = config_.is_kda[size(layer)];
-  return static_cast<std::size_t>(
-      std::count(config_.is_kda.begin(), config_.is_kda.begin() + layer, kda));
 }
 
 }  // namespace

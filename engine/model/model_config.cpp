@@ -244,6 +244,11 @@ std::int32_t ModelConfig::kda_layers() const {
   return static_cast<std::int32_t>(std::count(is_kda.begin(), is_kda.end(), true));
 }
 
+std::size_t ModelConfig::attention_index(std::int32_t layer) const {
+  const auto end = is_kda.begin() + layer;
+  return static_cast<std::size_t>(std::count(is_kda.begin(), end, *end));
+}
+
 std::int32_t ModelConfig::moe_layers() const {
   return static_cast<std::int32_t>(std::count(is_moe.begin(), is_moe.end(), true));
 }

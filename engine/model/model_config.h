@@ -90,6 +90,7 @@ struct ModelConfig {
   std::int32_t kda_layers() const;
   std::int32_t mla_layers() const { return layers - kda_layers(); }
   std::int32_t moe_layers() const;
+  std::size_t attention_index(std::int32_t layer) const;  // among the layers of its kind
   std::int32_t expert_input() const { return moe.latent > 0 ? moe.latent : hidden; }
   // Blocks of the attention residuals that exist when layer `layer` mixes for its FFN.
   std::int32_t attn_res_blocks() const {

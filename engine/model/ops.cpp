@@ -2,8 +2,10 @@
 #include "engine/model/ops.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cmath>
+#include <cstdint>
 
 #include "engine/base/error.h"
 
@@ -69,6 +71,18 @@ void rms_norm_rows(const Ops& ops, float* x, std::ptrdiff_t ld, const float* w, 
       rms_norm(ops.kernels, x + t * ld, w, n, eps, x + t * ld);
     }
   });
+}
+
+void check_finite(std::span<const float> values, const std::string& where) {
+  constexpr std::uint32_t kExponent = 0x7F800000;
+  std::uint32_t found = 0;
+  for (const float value : values) {  // without a way out: these are vector instructions
+    found |=
+        static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent);
+  }
+  if (found == 0) return;
+  throw Error(ErrorCode::model,
+              where + " computed values that are not finite: its weights may be damaged");
 }
 
 std::int32_t argmax(const float* x, std::int32_t n) {

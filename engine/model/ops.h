@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "engine/base/stop_flag.h"
 #include "engine/base/thread_pool.h"
@@ -105,6 +106,9 @@ void rms_norm(const Kernels& kernels, const float* x, const float* w, std::int32
 // rms_norm of every row of x [tokens][n], row stride ld, in place and in parallel.
 void rms_norm_rows(const Ops& ops, float* x, std::ptrdiff_t ld, const float* w, std::int32_t tokens,
                    std::int32_t n, float eps);
+
+// Throws Error(model) when a value is not finite; `where` says what computed it.
+void check_finite(std::span<const float> values, const std::string& where);
 
 // The index of the largest value; the lowest index wins a tie. n >= 1.
 std::int32_t argmax(const float* x, std::int32_t n);

@@ -63,6 +63,7 @@ struct ExpertCache::State {
   SlotList& list_of(Slot::Status status) { return lists[static_cast<std::size_t>(status)]; }
   void set_status(Slot& slot, Slot::Status status);
   void forget(Slot& slot, Slot::Status status);
+  void vacate(Slot& slot);
   void reap();
   void settle_memory();
   std::int32_t take_slot(bool demanded);
@@ -74,10 +75,10 @@ struct ExpertCache::State {
   void want(std::int32_t i, std::int32_t index);
   void drop_ahead();
   void wait_for_slot(const StopFlag* stop);
+  void take_in(std::int32_t i, const StopFlag* stop);
   void land(std::int32_t i, const StopFlag* stop);
   bool bring_in(std::int32_t i, const StopFlag* stop);
   std::int32_t give(std::size_t index);
-  void count_and_check(std::int32_t i);
   void drop_read(std::int32_t i);
   void drop_batch();
   [[noreturn]] void cancel_batch();
@@ -119,12 +120,7 @@ void ExpertCache::State::settle_memory() {
     const auto leaving = std::span(slots).subspan(static_cast<std::size_t>(memory.last_chunk()));
     bool in_use = false;
     for (Slot& slot : leaving) {
-      if (slot.status == Slot::Status::reading && slot.wanted == kNone) {
-        queue.cancel(slot.read);
-        forget(slot, Slot::Status::draining);
-      } else if (slot.status == Slot::Status::ready && slot.wanted == kNone && slot.leases == 0) {
-        forget(slot, Slot::Status::empty);
-      }
+      vacate(slot);
       in_use = in_use || slot.status != Slot::Status::empty;
     }
     if (in_use) break;
@@ -154,6 +150,17 @@ void ExpertCache::State::forget(Slot& slot, Slot::Status status) {
   if (slot.passing) --passing;
   slot.passing = false;
   set_status(slot, status);
+}
+
+// Ends what the slot holds or reads, unless that is in use.
+void ExpertCache::State::vacate(Slot& slot) {
+  if (slot.wanted != kNone || slot.leases > 0) return;
+  if (slot.status == Slot::Status::reading) {
+    queue.cancel(slot.read);
+    forget(slot, Slot::Status::draining);
+  } else if (slot.status == Slot::Status::ready) {
+    forget(slot, Slot::Status::empty);
+  }
 }
 
 // The slot's expert is to be given as number `index` of the batch.
@@ -255,11 +262,22 @@ void ExpertCache::State::wait_for_slot(const StopFlag* stop) {
   std::this_thread::sleep_for(kDrainPoll);
 }
 
-// Takes in what was read. A read that was not demanded may have failed: the slot is empty then.
+// Waits for the read of a slot, counts it and checks what it has brought. Throws what is wrong.
+void ExpertCache::State::take_in(std::int32_t i, const StopFlag* stop) {
+  Slot& landed = slot(i);
+  queue.wait(landed.read, stop);
+  ++stats.reads;
+  stats.bytes += store.expert_bytes();
+  store.check_scales(landed.layer, landed.expert, memory.at(i));
+  set_status(landed, Slot::Status::ready);
+}
+
+// Takes in what the batch wants. A read that was not demanded may have failed: the slot is empty
+// then.
 void ExpertCache::State::land(std::int32_t i, const StopFlag* stop) {
   Slot& landing = slot(i);
   try {
-    queue.wait(landing.read, stop);
+    take_in(i, stop);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::cancelled) cancel_batch();
     const bool demanded = landing.demanded;
@@ -268,26 +286,6 @@ void ExpertCache::State::land(std::int32_t i, const StopFlag* stop) {
     drop_batch();
     throw about_expert(landing, error);
   }
-  try {
-    count_and_check(i);
-  } catch (const Error& error) {
-    drop_batch();
-    throw about_expert(landing, error);
-  }
-}
-
-// The read of the slot has ended well. Throws when the expert cannot be used, and forgets it then.
-void ExpertCache::State::count_and_check(std::int32_t i) {
-  Slot& landed = slot(i);
-  ++stats.reads;
-  stats.bytes += store.expert_bytes();
-  try {
-    store.check_scales(landed.layer, landed.expert, memory.at(i));
-  } catch (...) {
-    forget(landed, Slot::Status::empty);
-    throw;
-  }
-  set_status(landed, Slot::Status::ready);
 }
 
 // Takes in the wanted expert of a slot, which is there or on its way. False when that was a read
@@ -329,14 +327,10 @@ void ExpertCache::State::drop_read(std::int32_t i) {
     forget(dropped, Slot::Status::draining);
     return;
   }
-  bool whole = false;
   try {
-    queue.wait(dropped.read, nullptr);
-    whole = true;
-    count_and_check(i);
+    take_in(i, nullptr);
   } catch (const Error&) {
-    // Whoever wants this expert will read it again and be told.
-    if (!whole) forget(dropped, Slot::Status::empty);
+    forget(dropped, Slot::Status::empty);  // whoever wants it will read it again and be told
   }
 }
 
@@ -424,6 +418,11 @@ void ExpertCache::set_slots(std::int32_t slots) {
   assert(slots >= 1);
   state_->memory.want(slots);
   state_->settle_memory();
+}
+
+void ExpertCache::forget() {
+  state_->drop_batch();
+  for (Slot& slot : state_->slots) state_->vacate(slot);
 }
 
 ExpertLease ExpertCache::next(const StopFlag* stop) {

@@ -93,6 +93,9 @@ class ExpertCache {
   // Between batches: more slots, or fewer (whole chunks, the first one stays).
   void set_slots(std::int32_t slots);
 
+  // Drops the batch. All that is in memory and not leased is read anew when it is needed.
+  void forget();
+
   const ExpertCacheStats& stats() const;
   std::int32_t slots() const;  // those whose memory is there
 

@@ -400,6 +400,15 @@ void SpineStore::set_budget(std::uint64_t budget_bytes) {
   state_->settle();
 }
 
+void SpineStore::forget() {
+  const auto leave = [this](Place& place) {
+    if (place.leases == 0) state_->drop(place);
+  };
+  std::ranges::for_each(state_->pins, leave);
+  for (Window& window : state_->windows) std::ranges::for_each(window.places, leave);
+  state_->settle();
+}
+
 std::uint64_t SpineStore::bytes_read() const {
   return state_->bytes_read;
 }

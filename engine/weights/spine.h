@@ -71,6 +71,9 @@ class SpineStore {
   // Takes effect at once but for leased segments and reads in flight, which go when they end.
   void set_budget(std::uint64_t budget_bytes);
 
+  // All that is in memory and not leased is read anew when it is needed.
+  void forget();
+
   std::uint64_t bytes_read() const;      // payload that has landed, so far
   std::uint64_t resident_bytes() const;  // payload that is pinned and landed
   std::uint64_t memory_bytes() const;    // taken: pins and windows

@@ -95,6 +95,36 @@ TEST_P(ModelFaultsTest, ReadsThatFailForeverAreOneErrorAndTheNextRunIsRight) {
   }
 }
 
+// A prompt of two sweeps: what the first has spoiled must not be committed, kept or pinned.
+TEST_P(ModelFaultsTest, DamagedBytesAreOneErrorAndTheNextRunIsRight) {
+  const std::span<const Token> prompt(prompt_);
+  for (const std::uint64_t good_reads : {0U, 1U, 2U}) {
+    FaultyModel faulty(GetParam());
+    faulty.all([&](FaultySource& source) {
+      const bool is_layer_2 = source.name().starts_with("model-00003");
+      if (is_layer_2) source.inject({.fault = Fault::ones, .first = good_reads});
+    });
+    const auto sequence = faulty.model().new_sequence();
+    try {
+      const auto sweep = faulty.model().begin({{.sequence = sequence.get(),
+                                                .tokens = prompt.first(4),
+                                                .logits_from = 4,
+                                                .keep_at = {}}},
+                                              {});
+      while (sweep->step()) {
+      }
+      ADD_FAILURE() << "no error with " << good_reads << " good reads";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::model);
+      EXPECT_TRUE(std::string(error.what()).starts_with("layer 2 ")) << error.what();
+    }
+    EXPECT_EQ(sequence->length(), 0);
+    faulty.all([](FaultySource& source) { source.clear_faults(); });
+    expect_same_bits(run_prompt(faulty.model(), prompt_, prompt_.size()), whole_,
+                     "after the damage");
+  }
+}
+
 TEST_P(ModelFaultsTest, AReadThatFailsOnceIsRetried) {
   FaultyModel faulty(GetParam());
   faulty.all([](FaultySource& source) { source.inject({.first = 3, .times = 1}); });

@@ -2,7 +2,6 @@
 #include "tests/support/faulty_source.h"
 
 #include <algorithm>
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -26,8 +25,17 @@ void FaultySource::read(std::uint64_t offset, std::span<std::byte> out) const {
   };
   enter(offset, out.size());
   const Leave leave{*this};
-  fail_if_due(offset, out);
-  inner_->read(offset, out);
+  const std::optional<Fault> fault = due_fault(offset, out.size());
+  if (!fault) return inner_->read(offset, out);
+  if (*fault == Fault::ones) {
+    std::ranges::fill(out, std::byte{0xFF});
+    return;
+  }
+  const std::string expected =
+      name() + ": expected " + std::to_string(out.size()) + " bytes at " + std::to_string(offset);
+  if (*fault == Fault::eio) throw Error(ErrorCode::io, expected + ", found: Input/output error");
+  inner_->read(offset, out.first(out.size() / 2));
+  throw Error(ErrorCode::io, expected + ", found " + std::to_string(out.size() / 2));
 }
 
 // Counts the read, then lets it hang or be slow.
@@ -48,24 +56,18 @@ void FaultySource::enter(std::uint64_t offset, std::size_t count) const {
   if (delay.count() > 0) std::this_thread::sleep_for(delay);
 }
 
-void FaultySource::fail_if_due(std::uint64_t offset, std::span<std::byte> out) const {
+// Throws when the source has vanished.
+std::optional<Fault> FaultySource::due_fault(std::uint64_t offset, std::size_t count) const {
+  const std::lock_guard lock(mutex_);
+  if (vanished_) throw Error(ErrorCode::io, name() + ": No such file or directory");
   std::optional<Fault> due;
-  {
-    const std::lock_guard lock(mutex_);
-    if (vanished_) throw Error(ErrorCode::io, name() + ": No such file or directory");
-    for (Rule& entry : rules_) {
-      const FaultRule& rule = entry.rule;
-      if (offset >= rule.end || offset + out.size() <= rule.begin) continue;
-      const std::uint64_t seen = entry.seen++;
-      if (seen >= rule.first && seen - rule.first < rule.times && !due) due = rule.fault;
-    }
+  for (Rule& entry : rules_) {
+    const FaultRule& rule = entry.rule;
+    if (offset >= rule.end || offset + count <= rule.begin) continue;
+    const std::uint64_t seen = entry.seen++;
+    if (seen >= rule.first && seen - rule.first < rule.times && !due) due = rule.fault;
   }
-  if (!due) return;
-  const std::string expected =
-      name() + ": expected " + std::to_string(out.size()) + " bytes at " + std::to_string(offset);
-  if (*due == Fault::eio) throw Error(ErrorCode::io, expected + ", found: Input/output error");
-  inner_->read(offset, out.first(out.size() / 2));
-  throw Error(ErrorCode::io, expected + ", found " + std::to_string(out.size() / 2));
+  return due;
 }
 
 void FaultySource::inject(const FaultRule& rule) {

@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ namespace penstock {
 enum class Fault : std::uint8_t {
   eio,         // throws Error(io) as the system's "Input/output error"
   short_read,  // delivers half of the bytes, then throws Error(io) with expected and found
+  ones,        // delivers 0xFF in every byte: not finite as bf16 or F32, 255 as a scale
 };
 
 inline constexpr std::uint64_t kAlways = std::numeric_limits<std::uint64_t>::max();
@@ -66,7 +68,7 @@ class FaultySource final : public ByteSource {
     std::uint64_t seen = 0;
   };
   void enter(std::uint64_t offset, std::size_t count) const;
-  void fail_if_due(std::uint64_t offset, std::span<std::byte> out) const;
+  std::optional<Fault> due_fault(std::uint64_t offset, std::size_t count) const;
 
   const std::unique_ptr<ByteSource> inner_;
   std::uint64_t drive_ = inner_->drive();

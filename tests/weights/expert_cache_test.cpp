@@ -364,6 +364,25 @@ TEST(ExpertCache, ReportsAFailedReadOnceAndGoesOn) {
   }
 }
 
+TEST(ExpertCache, ReadsAnewWhatItWasToldToForget) {
+  const World world;
+  ReadQueue queue;
+  BufferWarmer warmer;
+  ExpertCache cache(*world.store, queue, warmer, 12);
+  world.expect_batch(cache, 1, {2, 4, 5});
+  cache.begin_batch(1, std::vector<std::int32_t>{2, 4, 7}, CacheUse::keep);
+  {
+    const ExpertLease lease = cache.next(nullptr);
+    cache.forget();
+    EXPECT_EQ(lease.view().w1.rows, world.store->shape().intermediate);
+  }
+  const std::uint64_t before = cache.stats().reads;
+  const std::uint64_t hits = cache.stats().hits;
+  world.expect_batch(cache, 1, {2, 4, 5});
+  EXPECT_EQ(cache.stats().hits - hits, 1U);  // the one that was leased
+  EXPECT_EQ(cache.stats().reads - before, 2U);
+}
+
 TEST(ExpertCache, RetriesAReadThatFailsOnce) {
   const World world;
   ReadQueue queue;

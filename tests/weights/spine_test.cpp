@@ -256,6 +256,22 @@ TEST(Spine, ABudgetMayChangeAtAnyTime) {
   EXPECT_EQ(store.resident_bytes(), 0U);
 }
 
+TEST(Spine, ReadsAnewWhatItWasToldToForget) {
+  Spine spine;
+  const std::uint64_t of_first = spine.segments[0].payload_bytes;
+  for (const std::uint64_t budget : {spine_floor(spine.memory), spine.all()}) {
+    SpineStore store = spine.store(budget);
+    spine.sweep(store);
+    const SpineLease lease = store.acquire(0, nullptr);
+    store.forget();
+    EXPECT_EQ(store.resident_bytes(), budget == spine.all() ? of_first : 0);
+    spine.expect_bytes(lease, 0);
+    const std::uint64_t before = store.bytes_read();
+    for (std::int32_t i = 1; i < kSegments; ++i) spine.expect_bytes(store.acquire(i, nullptr), i);
+    EXPECT_EQ(store.bytes_read() - before, spine.payload - of_first);
+  }
+}
+
 TEST(Spine, AShrinkingBudgetDoesNotWaitForAReadThatHangs) {
   Spine spine;
   SpineStore store = spine.store(spine.all());
