@@ -202,4 +202,26 @@ void read_file(int fd, const std::string& name, const FileRead& read) {
   }
 }
 
+std::span<std::byte> read_uncached(const ByteSource& source, std::uint64_t offset,
+                                   std::size_t bytes, Buffer& memory) {
+  const std::size_t unit = source.direct_unit();
+  const std::size_t before = offset % unit;
+  const std::size_t widened = round_up(before + bytes, unit);
+  if (memory.size() < widened) memory = Buffer(widened, "reading");
+  if (const int fd = source.direct_fd(); fd >= 0) {
+    try {
+      read_file(fd, source.name(),
+                {.offset = offset - before,
+                 .out = {memory.data(), widened},
+                 .needed = before + bytes,
+                 .unit = unit});
+      return {memory.data() + before, bytes};
+    } catch (const Error&) {
+      // There may be another copy; if not, read() says what is wrong with the bytes asked for.
+    }
+  }
+  source.read(offset, {memory.data(), bytes});
+  return {memory.data(), bytes};
+}
+
 }  // namespace penstock

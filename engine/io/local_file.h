@@ -41,4 +41,9 @@ std::string count_read(const std::string& name, const FileRead& read, std::int64
 // the system refuses or the file ends before.
 void read_file(int fd, const std::string& name, const FileRead& read);
 
+// Reads `bytes` bytes past the page cache where the source lets us, else through it. Returns where
+// they lie in `memory`, which grows when it must. Throws what source.read() throws.
+std::span<std::byte> read_uncached(const ByteSource& source, std::uint64_t offset,
+                                   std::size_t bytes, Buffer& memory);
+
 }  // namespace penstock

@@ -19,6 +19,7 @@
 #include "engine/base/buffer.h"
 #include "engine/base/cores.h"
 #include "engine/base/error.h"
+#include "engine/io/local_file.h"
 #include "engine/io/partial_file.h"
 #include "engine/weights/sidecar_rows.h"
 
@@ -205,9 +206,9 @@ class FileConversion {
     std::uint64_t pieces = 0;
     for (std::size_t row = 0; row < rows; row += step) {
       work_.check_stop();
-      bytes_.resize(std::min(step, rows - row) * published.row_bytes());
-      work_.model.source(origin.source).read(origin.offset + row * published.row_bytes(), bytes_);
-      published.bytes = bytes_;
+      published.bytes = read_uncached(work_.model.source(origin.source),
+                                      origin.offset + row * published.row_bytes(),
+                                      std::min(step, rows - row) * published.row_bytes(), memory_);
       encode(matrix, origin, published, row, static_cast<std::uint32_t>(pieces));
       chunks_.push_back({.matrix = index,
                          .row_begin = row,
@@ -221,7 +222,7 @@ class FileConversion {
       out_.write(scales_end, std::as_bytes(std::span(encoded_.scales)));
       scales_end += encoded_.scales.size();
       pieces += encoded_.scales.size() / kBf12PieceBytes;
-      work_.add_done(bytes_.size());
+      work_.add_done(published.bytes.size());
     }
     scale_rows_[index] = pieces;
     return scales_end;
@@ -237,6 +238,13 @@ class FileConversion {
                                       std::to_string(bad->col));
   }
 
+  void read_into(std::vector<unsigned char>& out, const ByteSource& source, std::uint64_t offset,
+                 std::size_t bytes) {
+    const auto* from = reinterpret_cast<const unsigned char*>(
+        read_uncached(source, offset, bytes, memory_).data());
+    out.assign(from, from + bytes);
+  }
+
   void read_back(std::uint64_t end) {
     const std::unique_ptr<ByteSource> source = work_.options.opener(out_.partial_path());
     if (source->size() != end) {
@@ -246,10 +254,9 @@ class FileConversion {
     for (const Chunk& chunk : chunks_) {
       work_.check_stop();
       const SidecarMatrix& matrix = file_.matrices[chunk.matrix];
-      encoded_.data.resize(chunk.rows * row_data_bytes(format_, matrix.cols));
-      encoded_.scales.resize(chunk.scales_bytes);
-      source->read(chunk.data_offset, std::as_writable_bytes(std::span(encoded_.data)));
-      source->read(chunk.scales_offset, std::as_writable_bytes(std::span(encoded_.scales)));
+      read_into(encoded_.data, *source, chunk.data_offset,
+                chunk.rows * row_data_bytes(format_, matrix.cols));
+      read_into(encoded_.scales, *source, chunk.scales_offset, chunk.scales_bytes);
       if (decoded_hash(format_, encoded_, matrix.cols, chunk.first_piece) != chunk.hash) {
         fail(source->name(), "tensor " + sidecar_data_name(matrix.name, format_) + ", rows " +
                                  std::to_string(chunk.row_begin) + " to " +
@@ -265,7 +272,7 @@ class FileConversion {
   PartialFile out_;
   std::vector<std::uint64_t> scale_rows_;  // by matrix
   std::uint64_t header_bytes_ = 0;
-  std::vector<std::byte> bytes_;  // of the chunk at work
+  Buffer memory_;  // of what is read
   SidecarRows encoded_;
   std::vector<Chunk> chunks_;
 };

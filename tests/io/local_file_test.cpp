@@ -46,6 +46,48 @@ TEST(LocalFile, ReadsAtAnyAlignment) {
   source->read(20000, {});
 }
 
+// A source of whose two ways one is closed.
+class OneWay final : public ByteSource {
+ public:
+  OneWay(const ByteSource& inner, bool direct) : inner_(inner), direct_(direct) {}
+  const std::string& name() const override { return inner_.name(); }
+  std::uint64_t size() const override { return inner_.size(); }
+  void read(std::uint64_t offset, std::span<std::byte> out) const override {
+    EXPECT_FALSE(direct_) << "read through the page cache";
+    inner_.read(offset, out);
+  }
+  int direct_fd() const override { return direct_ ? inner_.direct_fd() : -1; }
+  std::size_t direct_unit() const override { return inner_.direct_unit(); }
+
+ private:
+  const ByteSource& inner_;
+  bool direct_;
+};
+
+TEST(ReadUncached, ReadsAtAnyAlignmentEitherWay) {
+  const TempDir dir;
+  const auto source = open_source(write_counting(dir, "shard.safetensors", 20000));
+  for (const bool direct : {true, false}) {
+    if (direct && source->direct_fd() < 0) continue;  // the file system refuses
+    const OneWay one_way(*source, direct);
+    Buffer memory;
+    for (const std::uint64_t offset :
+         {0ULL, 1ULL, 4095ULL, 4096ULL, 12345ULL, 19999ULL, 20000ULL}) {
+      const std::size_t count = std::min<std::size_t>(5000, 20000 - offset);
+      const std::span<const std::byte> got = read_uncached(one_way, offset, count, memory);
+      EXPECT_EQ(std::vector(got.begin(), got.end()), counting_bytes(count, offset)) << offset;
+    }
+  }
+}
+
+TEST(ReadUncached, SaysWhatIsMissingOfTheBytesAskedFor) {
+  const TempDir dir;
+  const auto source = open_source(write_counting(dir, "shard.safetensors", 5000));
+  Buffer memory;
+  EXPECT_STREQ(error_of([&] { read_uncached(*source, 4950, 100, memory); }).what(),
+               "shard.safetensors: expected 100 bytes at 4950, found 50");
+}
+
 TEST(LocalFile, NamesExpectedAndFoundAtItsEnd) {
   const TempDir dir;
   const auto source = open_source(write_counting(dir, "shard.safetensors", 1000));

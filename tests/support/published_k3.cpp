@@ -61,9 +61,9 @@ void check_experts(const TensorIndex& index, const ExpertStore& store) {
 
 void check_parts(const ExpertStore& store) {
   const nlohmann::json layout = read_layout("shard_layout.json").at("expert_inner_layout");
-  const std::vector<std::byte> nothing;
-  const ExpertView view = store.view(5, 17, nothing.data());
-  const auto start = reinterpret_cast<const unsigned char*>(nothing.data()) +
+  const std::vector<std::byte> slot(store.slot_bytes());
+  const ExpertView view = store.view(5, 17, slot.data());
+  const auto start = reinterpret_cast<const unsigned char*>(slot.data()) +
                      store.extents(5, 17)[0].offset % kPageBytes;
   const unsigned char* parts[] = {view.w1.data,   view.w1.scales, view.w2.data,
                                   view.w2.scales, view.w3.data,   view.w3.scales};
