@@ -84,7 +84,8 @@ check_asan() {
 
 check_tsan() {
   need clang++-14 && configure tsan "$clang" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-    -DPENSTOCK_SANITIZE=thread && build tsan && TSAN_OPTIONS=halt_on_error=1 run_tests tsan
+    -DPENSTOCK_SANITIZE=thread && build tsan &&
+    TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/tests/tsan.supp" run_tests tsan
 }
 
 check_aarch64() {
