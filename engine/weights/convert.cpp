@@ -184,7 +184,7 @@ class FileConversion {
   std::vector<std::uint64_t> most_pieces() const {
     std::vector<std::uint64_t> pieces;
     for (const SidecarMatrix& matrix : file_.matrices) {
-      const auto per_row = static_cast<std::uint64_t>(matrix.cols / kBf12PieceCols + 1);
+      const auto per_row = static_cast<std::uint64_t>(matrix.cols) / kBf12PieceCols + 1;
       pieces.push_back(static_cast<std::uint64_t>(matrix.rows) * per_row);
     }
     return pieces;

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <mutex>
+#include <span>
+#include <string>
 #include <thread>
 
 #include "engine/base/error.h"
@@ -17,6 +20,22 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// A source of the engine that the test keeps as well: it may still be released when the engine has
+// gone.
+class SharedSource final : public ByteSource {
+ public:
+  explicit SharedSource(std::shared_ptr<const ByteSource> inner) : inner_(std::move(inner)) {}
+  const std::string& name() const override { return inner_->name(); }
+  std::uint64_t size() const override { return inner_->size(); }
+  void read(std::uint64_t offset, std::span<std::byte> out) const override {
+    inner_->read(offset, out);
+  }
+  int direct_fd() const override { return inner_->direct_fd(); }
+
+ private:
+  const std::shared_ptr<const ByteSource> inner_;
+};
+
 // An engine on k3-a whose reads can be made to hang or fail.
 class EngineTest : public ::testing::Test {
  protected:
@@ -25,26 +44,20 @@ class EngineTest : public ::testing::Test {
     result.model = oracle_options("k3-a");
     result.model.memory.expert_slots = 1;
     result.model.opener = [this](const std::string& path) {
-      auto source = std::make_unique<FaultySource>(open_source(path));
+      auto source = std::make_shared<FaultySource>(open_source(path));
       const std::lock_guard lock(mutex_);
-      if (path.ends_with(".safetensors")) sources_.push_back(source.get());  // they live on
-      return source;
+      sources_.push_back(source);
+      return std::make_unique<SharedSource>(std::move(source));
     };
     result.max_waiting = 3;
     return result;
   }
   template <typename Action>
   void all(const Action& action) {
-    for (FaultySource* source : sources_) action(*source);
+    for (const auto& source : sources_) action(*source);
   }
   void hang() {
     all([](FaultySource& source) { source.hang(); });
-  }
-  // Until a read of the shard with the embedding hangs: a prompt's first.
-  void wait_for_hanging() {
-    all([](FaultySource& source) {
-      if (source.name().starts_with("model-00008")) source.wait_for_hanging(1);
-    });
   }
   void release() {
     all([](FaultySource& source) { source.release(); });
@@ -100,7 +113,7 @@ class EngineTest : public ::testing::Test {
 
  private:
   std::mutex mutex_;
-  std::vector<FaultySource*> sources_;
+  std::vector<std::shared_ptr<FaultySource>> sources_;
 };
 
 TEST_F(EngineTest, DecodesGreedilyLikeTheOracle) {
@@ -260,7 +273,6 @@ TEST_F(EngineTest, TheEndTellsThoseThatRunAndWait) {
   hang();
   Generation running = engine->submit(request(5));
   Generation waiting = engine->submit(request(5));
-  wait_for_hanging();  // the engine, and with it the sources, stays until the release
   std::thread releaser([&] {
     std::this_thread::sleep_for(200ms);
     release();
