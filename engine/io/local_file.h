@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "engine/base/buffer.h"
 #include "engine/io/byte_source.h"
 
 namespace penstock {

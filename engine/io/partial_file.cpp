@@ -28,22 +28,18 @@ PartialFile::~PartialFile() {
 }
 
 void PartialFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
-#if defined(__linux__)
-  const auto begin = static_cast<off_t>(offset);
-  const auto count = static_cast<off_t>(bytes.size());
-#endif
   while (!bytes.empty()) {
     const ssize_t n = pwrite(fd_, bytes.data(), std::min(bytes.size(), kMaxReadBytes),
                              static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) fail("written", n < 0 ? errno : ENOSPC);
+#if defined(__linux__)
+    // The drive writes while more is made ready; sync() finds little left.
+    sync_file_range(fd_, static_cast<off_t>(offset), n, SYNC_FILE_RANGE_WRITE);
+#endif
     bytes = bytes.subspan(static_cast<std::size_t>(n));
     offset += static_cast<std::uint64_t>(n);
   }
-#if defined(__linux__)
-  // The drive writes while more is made ready; sync() finds little left.
-  sync_file_range(fd_, begin, count, SYNC_FILE_RANGE_WRITE);
-#endif
 }
 
 void PartialFile::sync() {

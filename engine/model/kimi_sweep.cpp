@@ -35,8 +35,12 @@ class KimiSweep final : public Sweep {
   std::int32_t steps_done() const override { return steps_done_; }
   std::int32_t steps_total() const override { return config_.layers + 1; }
   void commit() override;
-  std::span<const float> logits(std::size_t slice) const override;
-  std::span<const float> layer_outputs(std::size_t slice) const override;
+  std::span<const float> logits(std::size_t slice) const override {
+    return sweep_parts_[slice].logits;
+  }
+  std::span<const float> layer_outputs(std::size_t slice) const override {
+    return sweep_parts_[slice].layer_outputs;
+  }
   std::vector<std::shared_ptr<const KeptState>> take_kept(std::size_t slice) override;
 
  private:
@@ -478,14 +482,6 @@ void KimiSweep::commit() {
     }
     part.sequence->commit(part.tokens);
   }
-}
-
-std::span<const float> KimiSweep::logits(std::size_t slice) const {
-  return sweep_parts_[slice].logits;
-}
-
-std::span<const float> KimiSweep::layer_outputs(std::size_t slice) const {
-  return sweep_parts_[slice].layer_outputs;
 }
 
 std::vector<std::shared_ptr<const KeptState>> KimiSweep::take_kept(std::size_t slice) {
